@@ -1,0 +1,5 @@
+"""`python -m edgequant`."""
+
+from edgequant.cli import main
+
+main()

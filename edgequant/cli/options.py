@@ -1,0 +1,118 @@
+"""What every command shares: common options, the progress bar, and JSON output."""
+
+import json
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+import click
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    Progress,
+    TaskID,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
+
+from edgequant import progress
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def shared(command: F) -> F:
+    """Add --json, -q and --debug (which `main` reads) to a command."""
+    command = click.option(
+        "--json", "as_json", is_flag=True, help="Print one JSON object on stdout."
+    )(command)
+    command = click.option("-q", "--quiet", is_flag=True, help="No progress and no table.")(command)
+    return click.option(
+        "--debug", is_flag=True, expose_value=False, help="Show a traceback with an error."
+    )(command)
+
+
+device = click.option(
+    "--device",
+    default="auto",
+    show_default=True,
+    metavar="D",
+    help="auto, metal, vulkan, llama or cpu.",
+)
+force = click.option("--force", is_flag=True, help="Overwrite the output file.")
+
+
+class _Bar:
+    """A rich progress bar on stderr; quiet when stderr is not a terminal."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._bars = Progress(
+            TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:3.0f}%"),
+            TextColumn("{task.fields[rate]}"), TimeElapsedColumn(), TimeRemainingColumn(),
+            TextColumn("{task.fields[note]}"), console=console, transient=True,
+        )  # fmt: skip
+        self._task: TaskID | None = None
+        self._unit = ""
+
+    def begin(self, label: str, total: int, unit: str) -> None:
+        self.end()
+        self._unit = unit
+        if self._console.is_terminal:
+            self._bars.start()
+            self._task = self._bars.add_task(label, total=total, note="", rate="")
+
+    def advance(self, amount: int, note: str = "") -> None:
+        if self._task is not None:
+            speed = self._bars.tasks[0].speed or 0.0
+            self._bars.update(self._task, advance=amount, note=note, rate=_rate(speed, self._unit))
+
+    def end(self) -> None:
+        if self._task is not None:
+            self._bars.remove_task(self._task)
+            self._bars.stop()
+            self._task = None
+
+    def say(self, text: str) -> None:
+        self._console.print(text, highlight=False)
+
+
+def _rate(speed: float, unit: str) -> str:
+    if unit == "bytes":
+        return f"{speed / 1e6:,.1f} MB/s"
+    return f"{speed:,.1f} {unit}/s"
+
+
+@contextmanager
+def shown_progress(quiet: bool) -> Iterator[progress.Progress]:
+    """Give a stage something to report to; the bar is gone when the block ends, however it ends."""
+    if quiet:
+        yield progress.SILENT
+        return
+    bar = _Bar(Console(stderr=True))
+    try:
+        yield bar
+    finally:
+        bar.end()
+
+
+def print_json(report: object) -> None:
+    """Print one JSON object on stdout; numbers that are not finite become null."""
+    json.dump(_finite(report), sys.stdout, ensure_ascii=False)
+    sys.stdout.write("\n")
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _finite(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_finite(item) for item in value]
+    if isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):
+        return None
+    return value
+
+
+def table_console() -> Console:
+    """Return the console for results, on stdout."""
+    return Console(highlight=False)

@@ -1,0 +1,72 @@
+"""The graph: values in single assignment, nodes in the order they run.
+
+Built by `Architecture.record`, read by devices. It knows ops only by their protocol, and weights
+only by name.
+"""
+
+from dataclasses import dataclass, field
+from enum import Enum
+
+from edgequant.graph.op import Op
+
+
+class Axis(Enum):
+    """An axis whose length is known only when a step runs."""
+
+    TOKENS = "tokens"
+    ROWS = "rows"  # the last tokens, whose logits are wanted
+
+
+TOKENS, ROWS = Axis.TOKENS, Axis.ROWS
+Shape = tuple[int | Axis, ...]
+
+
+@dataclass(frozen=True)
+class Value:
+    """The output of one node; `number` is its place in the graph."""
+
+    number: int
+    shape: Shape
+
+
+@dataclass(frozen=True)
+class Node:
+    """One op applied to values and at most one weight."""
+
+    op: Op
+    inputs: tuple[Value, ...]
+    output: Value
+    weight: str | None = None
+    layer: int | None = None
+
+
+@dataclass
+class Graph:
+    """Nodes in running order; the last node's output is the logits, (ROWS, vocab)."""
+
+    nodes: list[Node] = field(default_factory=list)
+    layer: int | None = None  # set by the architecture while it emits a layer
+
+    def add(self, op: Op, *inputs: Value, weight: str | None = None) -> Value:
+        """Append a node and return its output."""
+        value = Value(len(self.nodes), op.shape(*(v.shape for v in inputs)))
+        self.nodes.append(Node(op, inputs, value, weight, self.layer))
+        return value
+
+    @property
+    def output(self) -> Value:
+        """The logits."""
+        return self.nodes[-1].output
+
+    @property
+    def weights(self) -> tuple[str, ...]:
+        """Names of the weights the graph reads, in order of first use."""
+        return tuple(dict.fromkeys(n.weight for n in self.nodes if n.weight is not None))
+
+    def last_uses(self) -> dict[int, int]:
+        """Return, by value number, the index of the last node that reads (or makes) it."""
+        last = {node.output.number: i for i, node in enumerate(self.nodes)}
+        for i, node in enumerate(self.nodes):
+            for value in node.inputs:
+                last[value.number] = i
+        return last

@@ -1,0 +1,51 @@
+"""The rules of the house that a program can see."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PACKAGE = ROOT / "edgequant"
+MODULES = sorted(PACKAGE.rglob("*.py"))
+BAD_ROOMS = {"utils", "util", "helpers", "helper", "common", "misc", "base", "core"}
+OURS = {"EdgequantError", "CheckpointError", "GGUFError", "UnsupportedError", "ImatrixError",
+        "DeviceError", "FileError", "TextError"}  # fmt: skip
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda p: str(p.relative_to(ROOT)))
+def test_a_file_is_one_idea(path: Path) -> None:
+    assert len(path.read_text().splitlines()) <= 300
+    assert path.stem not in BAD_ROOMS
+    assert path.parent.name not in BAD_ROOMS
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda p: str(p.relative_to(ROOT)))
+def test_every_error_of_ours_has_a_hint(path: Path) -> None:
+    for node in ast.walk(ast.parse(path.read_text())):
+        if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name):
+            continue
+        if node.func.id in OURS:
+            names = {k.arg for k in node.keywords}
+            assert "hint" in names, f"{path.name}:{node.lineno} raises without a hint"
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda p: str(p.relative_to(ROOT)))
+def test_only_the_cli_prints(path: Path) -> None:
+    if "cli" in path.parts:
+        return
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+            assert node.func.id != "print", f"{path.name}:{node.lineno}"
+
+
+def test_import_is_light() -> None:
+    code = (
+        "import sys, edgequant, edgequant.cli; "
+        "heavy = {'gguf', 'torch', 'llama_cpp', 'tokenizers', 'huggingface_hub', 'jinja2'}; "
+        "sys.exit(', '.join(heavy & set(sys.modules)) or None)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
