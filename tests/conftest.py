@@ -1,0 +1,50 @@
+"""What every test can ask for; and in `make test` no oracle test may be skipped."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+ROOT = Path(__file__).parents[1]
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--oracles-must-run",
+        action="store_true",
+        help="fail if a test marked oracle was skipped (unless it is also marked shared)",
+    )
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
+    report = yield
+    must_run = item.config.getoption("--oracles-must-run") and (
+        item.get_closest_marker("oracle") and not item.get_closest_marker("shared")
+    )
+    if report.skipped and must_run and not hasattr(report, "wasxfail"):
+        report.outcome = "failed"
+        report.longrepr = f"an oracle test may not be skipped here: {report.longrepr}"
+    return report
+
+
+@pytest.fixture
+def rng() -> np.random.Generator:
+    """A random stream that is the same in every run."""
+    return np.random.default_rng(20261129)
+
+
+@pytest.fixture(scope="session")
+def books_6m() -> Path:
+    """The checkpoint that ships with the project."""
+    return ROOT / "tests" / "models" / "books-6m"
+
+
+@pytest.fixture(scope="session")
+def shared() -> Path:
+    """The folder of bigger models and texts beside the project; skips where there is none."""
+    path = ROOT.parent / "shared"
+    if not path.is_dir():
+        pytest.skip("the bigger models are not on this machine")
+    return path
