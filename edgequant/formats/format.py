@@ -1,7 +1,9 @@
 """What a block format is, the registry of them, and the verbs on whole rows.
 
-Rows come as (rows, columns) float32; a format's own functions see (rows, blocks, weights). It does
-not know tensors, files, or which format is good for what.
+Rows come as (rows, columns) float32; a format's own functions see blocks. Both verbs cut the rows
+into pieces that stay in a core's cache, hold no state, and leave NumPy free to release the GIL, so
+callers may run them on row chunks in threads. It does not know tensors, files, or which format is
+good for what.
 """
 
 import importlib
@@ -9,6 +11,7 @@ import pkgutil
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,9 +19,12 @@ from numpy.typing import NDArray
 from edgequant.blocks import BLOCK_TYPES, BlockType, Bytes, Floats
 from edgequant.errors import UnsupportedError
 
-Blocks = NDArray[np.void]
+Blocks = NDArray[Any]
 Encode = Callable[[Floats, Floats | None], Blocks]
-Decode = Callable[[Blocks], Floats]
+Decode = Callable[[Blocks, Floats], None]
+
+ENCODE_WEIGHTS = 1 << 16  # a search holds about eight float32 arrays of this size at once
+DECODE_WEIGHTS = 1 << 16  # 256 KiB of float32, written and scaled while still in cache
 
 
 @dataclass(frozen=True)
@@ -30,7 +36,7 @@ class QuantFormat:
         block: the layout of one block; its itemsize is the block type's `nbytes`.
         encode: (rows, blocks, weights) float32 and the importance of each column, (blocks, weights)
             float32 >= 0 or None for all alike -> (rows, blocks) of `block`. Rows are independent.
-        decode: (…,) of `block` -> (…, weights) float32, bit-equal to gguf-py.
+        decode: (n,) of `block` into (n, weights) float32, contiguous; bit-equal to gguf-py.
     """
 
     name: str
@@ -87,30 +93,39 @@ def find(name: str) -> QuantFormat:
 
 
 def quantize(fmt: QuantFormat, rows: Floats, importance: Floats | None = None) -> Bytes:
-    """Encode rows.
+    """Encode rows. The bytes of a row depend on that row and the importance alone.
 
     Args:
         fmt: the format; its blocks must divide the row length.
-        rows: (rows, columns) float32, finite.
-        importance: (columns,) float32, mean squared activation of each column, >= 0.
+        rows: (rows, columns) float32, finite. What a format cannot hold (a scale above float16's
+            65504) is held at its largest value: finite in, finite out.
+        importance: (columns,) float32, mean squared activation of each column, finite, >= 0.
 
     Returns:
         (rows, row bytes) uint8.
     """
     count, columns = rows.shape
-    blocks, rest = divmod(columns, fmt.type.weights)
-    if rest:
-        raise ValueError(
-            f"{columns} columns are not whole blocks of {fmt.type.weights} ({fmt.name})"
-        )
-    shaped = rows.reshape(count, blocks, fmt.type.weights)
-    weighing = None if importance is None else importance.reshape(blocks, fmt.type.weights)
-    encoded = fmt.encode(shaped, weighing)
-    return np.ascontiguousarray(encoded).view(np.uint8).reshape(count, blocks * fmt.type.nbytes)
+    row_nbytes = fmt.type.row_nbytes(columns)
+    blocks = columns // fmt.type.weights
+    weighing = None
+    if importance is not None:
+        weighing = np.ascontiguousarray(importance, np.float32).reshape(blocks, fmt.type.weights)
+    encoded = np.empty((count, row_nbytes), np.uint8)
+    step = max(1, ENCODE_WEIGHTS // max(1, columns))
+    for start in range(0, count, step):
+        piece = np.ascontiguousarray(rows[start : start + step], np.float32)
+        done = fmt.encode(piece.reshape(-1, blocks, fmt.type.weights), weighing)
+        encoded[start : start + step] = done.view(np.uint8).reshape(-1, row_nbytes)
+    return encoded
 
 
 def dequantize(fmt: QuantFormat, data: Bytes) -> Floats:
     """Decode rows: (rows, row bytes) uint8 -> (rows, columns) float32."""
     count = data.shape[0]
-    blocks = np.ascontiguousarray(data).view(fmt.block).reshape(count, -1)
-    return fmt.decode(blocks).reshape(count, -1)
+    blocks = np.ascontiguousarray(data).reshape(-1).view(fmt.block)
+    decoded = np.empty((len(blocks), fmt.type.weights), np.float32)
+    step = max(1, DECODE_WEIGHTS // fmt.type.weights)
+    with np.errstate(invalid="ignore", over="ignore"):  # a broken scale decodes to what it says
+        for start in range(0, len(blocks), step):
+            fmt.decode(blocks[start : start + step], decoded[start : start + step])
+    return decoded.reshape(count, -1)

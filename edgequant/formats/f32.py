@@ -1,0 +1,21 @@
+"""F32: the weights as they are."""
+
+import numpy as np
+
+from edgequant.blocks import Floats
+from edgequant.formats.format import Blocks, QuantFormat, register
+
+BLOCK = np.dtype("<f4")
+
+
+def encode(weights: Floats, importance: Floats | None) -> Blocks:  # noqa: ARG001 -- exact anyway
+    """(rows, blocks, 1) float32 -> (rows, blocks), the same numbers."""
+    return weights[..., 0].astype(BLOCK)
+
+
+def decode(blocks: Blocks, out: Floats) -> None:
+    """(n,) into (n, 1) float32, the same numbers."""
+    out[:, 0] = blocks
+
+
+F32 = register(QuantFormat("F32", BLOCK, encode, decode))
