@@ -1,0 +1,177 @@
+"""How a recipe meets a file: each tensor's type, in llama.cpp's order, from its name and shape.
+
+It reads names and keys, so that files of architectures we cannot run are quantized too; it touches
+no weights.
+
+Source: src/llama-quant.cpp of llama.cpp 0c1e57098: order, counters, fallbacks, what is left alone.
+Differs: a row that is not whole blocks of Q8_0 or Q4_0 stops llama.cpp; here such a tensor becomes
+F16, and is listed like every other fallback.
+"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from edgequant.blocks import BLOCK_TYPES, BlockType, TensorInfo
+from edgequant.model.recipes import (
+    FALLBACKS,
+    LAST_RESORT,
+    OUTPUT_FALLBACK,
+    Place,
+    Recipe,
+    Sizes,
+    falcon,
+)
+from edgequant.model.tensors import Role, role_of
+
+
+def read_sizes(keys: Mapping[str, object], tensors: Sequence[TensorInfo]) -> Sizes:
+    """Read the sizes from a file's keys (plain values); what is absent is inferred or 1."""
+    name = str(keys.get("general.architecture", ""))
+    seen = {layer for layer in (role_of(t.name)[1] for t in tensors) if layer is not None}
+    heads = _first(keys.get(f"{name}.attention.head_count"), 1)
+    return Sizes(
+        architecture=name,
+        layers=_first(keys.get(f"{name}.block_count"), len(seen)),
+        heads=heads,
+        heads_kv=_first(keys.get(f"{name}.attention.head_count_kv"), heads),
+        experts=_first(keys.get(f"{name}.expert_count"), 0),
+    )
+
+
+def _first(value: object, default: int) -> int:
+    """Take a whole number, or the first of a list with one a layer."""
+    if isinstance(value, Sequence) and not isinstance(value, str) and value:
+        value = value[0]
+    return value if isinstance(value, int) and value > 0 else default
+
+
+# What is small and delicate stays in its source type; parts of names, beside all norms.
+_LEFT_ALONE = (
+    "_norm.weight", "ffn_gate_inp.weight", "ffn_gate_tid2eid.weight", "altup", "laurel",
+    "per_layer_model_proj", "ssm_conv1d", "shortconv.conv.weight", "indexer.k_proj.weight",
+    "indexer.q_proj.weight", "attn_rel_b.weight", ".position_embd", "sam.pos_embd", "sam.neck.",
+    "sam.net_", ".rel_pos", ".patch_embd", ".patch_merger", "a.rvq.codebook", "mm.a.code_embd",
+    "time_mix_first.weight", "time_mix_w0.weight", "time_mix_w1.weight", "time_mix_w2.weight",
+    "time_mix_v0.weight", "time_mix_v1.weight", "time_mix_v2.weight", "time_mix_a0.weight",
+    "time_mix_a1.weight", "time_mix_a2.weight", "time_mix_g1.weight", "time_mix_g2.weight",
+    "time_mix_decay_w1.weight", "time_mix_decay_w2.weight", "time_mix_lerp_fused.weight",
+)  # fmt: skip
+_LEFT_ALONE_EXACTLY = ("position_embd.weight", "token_types.weight")
+
+# Which role's rules a role obeys, where it is not its own.
+_OBEYS: Mapping[Role, Role] = {
+    Role.ATTN_QKV: Role.ATTN_V,
+    Role.FFN_DOWN_EXPERTS: Role.FFN_DOWN,
+    Role.FFN_GATE_EXPERTS: Role.FFN_GATE,
+    Role.FFN_UP_EXPERTS: Role.FFN_UP,
+}
+# The same for stems that have no role of ours: the first part of a name that is found decides.
+_STEMS = (
+    ("attn_qkv.weight", Role.ATTN_V), ("attn_kv_b.weight", Role.ATTN_V),
+    ("attn_v.weight", Role.ATTN_V), ("attn_k.weight", Role.ATTN_K),
+    ("attn_q.weight", Role.ATTN_Q), ("attn_output.weight", Role.ATTN_OUTPUT),
+    ("ffn_up", Role.FFN_UP), ("ffn_gate", Role.FFN_GATE), ("ffn_down", Role.FFN_DOWN),
+)  # fmt: skip
+
+
+def kind_of(name: str) -> Role:
+    """Return the role whose rules a weight obeys: experts and fused ones follow the plain ones.
+
+    Biases are `Role.OTHER`: they have a role, but they are not counted among its weights.
+    """
+    if not name.endswith(".weight"):
+        return Role.OTHER
+    role, _ = role_of(name)
+    if role is Role.OTHER:
+        if name == "per_layer_token_embd.weight":
+            return Role.EMBED
+        return next((kind for stem, kind in _STEMS if stem in name), Role.OTHER)
+    return _OBEYS.get(role, role)
+
+
+def is_quantized(info: TensorInfo) -> bool:
+    """Tell whether recipes choose this tensor's format; all others keep the one they have."""
+    if not any(length > 1 for length in info.shape[:-1]) or not info.name.endswith("weight"):
+        return False
+    return info.name not in _LEFT_ALONE_EXACTLY and not any(p in info.name for p in _LEFT_ALONE)
+
+
+@dataclass(frozen=True)
+class Assignment:
+    """A tensor and the type it is to have.
+
+    Attributes:
+        source: as it is in the input.
+        type: what it becomes; equal to the source's for what is copied.
+        fallback_from: the format the recipe wanted, where the rows are not whole blocks of it.
+    """
+
+    source: TensorInfo
+    type: BlockType
+    fallback_from: str | None = None
+
+    @property
+    def info(self) -> TensorInfo:
+        """The tensor of the output."""
+        return TensorInfo(self.source.name, self.type, self.source.shape)
+
+
+def assign(
+    recipe: Recipe, tensors: Sequence[TensorInfo], sizes: Sizes, *, imatrix: bool
+) -> tuple[Assignment, ...]:
+    """Give every tensor its type.
+
+    Args:
+        recipe: the mix.
+        tensors: all of the model's, in any order.
+        sizes: the model's.
+        imatrix: an importance matrix is given, which some recipes make use of.
+
+    Returns:
+        One assignment a tensor, in llama.cpp's order: by layer, those without one first, then name.
+    """
+    ordered = sorted(tensors, key=_order)
+    tied = all(t.name != "output.weight" for t in tensors)
+    values = sum(kind_of(t.name) is Role.ATTN_V for t in tensors)
+    seen: Counter[Role] = Counter()
+    plan = []
+    for info in ordered:
+        if not is_quantized(info):
+            plan.append(Assignment(info, info.type))
+            continue
+        kind = kind_of(info.name)
+        index = seen[kind]
+        seen[kind] += 1
+        layer = role_of(info.name)[1]
+        if sizes.experts > 1 and kind is not Role.ATTN_V and layer is not None:
+            index = layer
+        place = Place(index, values if kind is Role.ATTN_V else sizes.layers, sizes, imatrix)
+        if kind is Role.EMBED and tied:
+            kind = Role.OUTPUT
+        plan.append(_fit(info, kind, _choose(recipe, kind, place)))
+    return tuple(plan)
+
+
+def _order(info: TensorInfo) -> tuple[int, bytes]:
+    layer = role_of(info.name)[1]
+    return (-1 if layer is None else layer, info.name.encode())
+
+
+def _choose(recipe: Recipe, kind: Role, place: Place) -> str:
+    if not recipe.mixes:
+        return recipe.default
+    if kind is Role.OUTPUT:
+        return OUTPUT_FALLBACK if falcon(place) else recipe.output
+    for rule in recipe.rules:
+        if rule.role is kind and all(holds(place) for holds in rule.when):
+            return rule.use
+    return recipe.default
+
+
+def _fit(info: TensorInfo, kind: Role, wanted: str) -> Assignment:
+    """Go down the ladder until the rows are whole blocks."""
+    step = OUTPUT_FALLBACK if kind is Role.OUTPUT else FALLBACKS.get(wanted, LAST_RESORT)
+    ladder = (wanted, step, LAST_RESORT)
+    use = next(name for name in ladder if info.columns % BLOCK_TYPES[name].weights == 0)
+    return Assignment(info, BLOCK_TYPES[use], wanted if use != wanted else None)
