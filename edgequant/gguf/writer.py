@@ -111,7 +111,7 @@ def open_output(
         GGUFError: a tensor or key that the format, or llama.cpp, cannot hold.
     """
     target = Path(os.path.realpath(path))
-    _check_target(path, target, force, inputs)
+    check_output(path, force=force, inputs=inputs)
     entries = {key: typed(value) for key, value in keys.items()}
     alignment = check_alignment(path, entries)
     head = _encode_head(path, entries, tensors, alignment)
@@ -127,7 +127,7 @@ def open_output(
             output.write(head)
             yield output
             output.finish()
-        _check_target(path, target, force, inputs)
+        check_output(path, force=force, inputs=inputs)
         with _blamed_on(path):
             partial.replace(target)
             _sync_directory(target.parent)
@@ -135,7 +135,13 @@ def open_output(
         partial.unlink(missing_ok=True)
 
 
-def _check_target(path: Path, target: Path, force: bool, inputs: Sequence[Path]) -> None:
+def check_output(path: Path, *, force: bool = False, inputs: Sequence[Path] = ()) -> None:
+    """Check what `open_output` will check of `path`, for stages with long work before that.
+
+    Raises:
+        FileError: it exists, is an input, or cannot be written.
+    """
+    target = Path(os.path.realpath(path))
     if not target.parent.is_dir():
         raise FileError(
             f"{path}: its directory {str(target.parent)!r} does not exist.",
@@ -201,7 +207,14 @@ def _encode_head(
     head = bytearray(MAGIC)
     head += struct.pack("<IQQ", max(VERSIONS), len(tensors), len(keys))
     for key, entry in keys.items():
-        head += _encode_string(key) + struct.pack("<I", entry.type) + _encode_value(entry)
+        try:
+            head += _encode_string(key) + struct.pack("<I", entry.type) + _encode_value(entry)
+        except UnicodeEncodeError as error:
+            raise GGUFError(
+                f"{path}: key {key!r} would hold text that is not Unicode: character "
+                f"{error.object[error.start]!a} at position {error.start:,}.",
+                hint="correct that text in the source.",
+            ) from error
     seen: set[str] = set()
     offset = 0
     for info in tensors:
@@ -222,7 +235,7 @@ def _check_tensor(path: Path, info: TensorInfo, seen: set[str]) -> None:
             f"{path}: would hold tensor {info.name!r} twice.",
             hint="remove one of the two from the source.",
         )
-    length = len(info.name.encode())
+    length = len(info.name.encode("utf-8", "backslashreplace"))
     if length > MAX_NAME_BYTES:
         raise GGUFError(
             f"{path}: tensor name {info.name!r} has {length} bytes; llama.cpp reads at most "
@@ -249,11 +262,11 @@ def _encode_value(entry: KeyValue) -> bytes:
     if isinstance(values, Array):
         return head + bytes(values.encoded)
     if entry.item is ValueType.STRING:
-        return head + b"".join(map(_encode_string, values))
+        return head + b"".join(_encode_string(value, "surrogateescape") for value in values)
     return head + np.array(values, NUMBERS[entry.item]).tobytes()
 
 
-def _encode_string(text: str) -> bytes:
-    # "surrogateescape" gives back the odd bytes that arrays.Array reads.
-    encoded = text.encode("utf-8", "surrogateescape")
+def _encode_string(text: str, errors: str = "strict") -> bytes:
+    # "surrogateescape", in arrays alone, gives back the odd bytes that arrays.Array reads.
+    encoded = text.encode("utf-8", errors)
     return struct.pack("<Q", len(encoded)) + encoded
