@@ -5,7 +5,7 @@ graph is recorded. `reference` is the definition every kernel is held against. W
 receives (`launch.py`) joins each op's file with the kernels.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
@@ -41,8 +41,12 @@ class Step:
 class Op(Protocol):
     """A node's operation."""
 
-    def shape(self, *inputs: "Shape") -> "Shape":
-        """Return the output's shape; ValueError where the inputs do not fit (our own bug)."""
+    @property
+    def shape(self) -> Callable[..., "Shape"]:
+        """A method, shapes of the inputs -> shape of the output; ValueError where they do not fit.
+
+        Each op names its inputs; a misfit is a bug of ours, since sizes are checked before.
+        """
         ...
 
     def reference(self, inputs: Sequence[Array], weight: Matrix | None, step: Step) -> Array:

@@ -4,10 +4,12 @@ From it come the list of tensors (`tensors`) and the graph (`record`). It knows 
 device and no file.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
+from edgequant.blocks import TensorInfo
+from edgequant.errors import GGUFError
 from edgequant.graph import Graph, Value
 from edgequant.model.hparams import HParams
 from edgequant.model.tensors import TensorSpec
@@ -59,6 +61,34 @@ class Architecture:
         graph.layer = None
         self.frame.leave(graph, x, h)
         return graph
+
+    def check(self, h: HParams, tensors: Mapping[str, TensorInfo], where: str) -> None:
+        """Refuse a model file whose tensors are not this architecture's, of these sizes.
+
+        Raises:
+            GGUFError: naming the first tensor that is missing, misshapen or left over.
+        """
+        left_over = set(tensors)
+        for spec in self.tensors(h):
+            info = tensors.get(spec.name)
+            if info is None:
+                raise GGUFError(
+                    f"{where}: {spec.name} {spec.shape} is missing.",
+                    hint="convert the checkpoint again.",
+                )
+            if info.shape != spec.shape:
+                raise GGUFError(
+                    f"{where}: {spec.name} is {info.shape}, but the file's keys ask for "
+                    f"{spec.shape}.",
+                    hint="convert the checkpoint again.",
+                )
+            left_over.discard(spec.name)
+        if left_over:
+            more = f" and {len(left_over) - 1:,} more" if len(left_over) > 1 else ""
+            raise GGUFError(
+                f"{where}: {min(left_over)}{more} is not part of a {self.name} model.",
+                hint="use a model of plain architecture, without adapters or extra heads.",
+            )
 
 
 class Frame(Protocol):

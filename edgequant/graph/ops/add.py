@@ -1,0 +1,24 @@
+"""Add: the sum of two values of one shape, such as a branch and the residual stream."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from edgequant.formats.matrix import Matrix
+from edgequant.graph.graph import Shape
+from edgequant.graph.op import Array, Step
+
+
+@dataclass(frozen=True)
+class Add:
+    """`out = a + b`."""
+
+    def shape(self, a: Shape, b: Shape) -> Shape:
+        """Return the common shape."""
+        if a != b:
+            raise ValueError(f"add: the shapes {a} and {b} differ")
+        return a
+
+    def reference(self, inputs: Sequence[Array], _weight: Matrix | None, _step: Step) -> Array:
+        """Add."""
+        a, b = inputs
+        return a + b

@@ -1,0 +1,62 @@
+"""Attention: causal softmax attention of the queries over the KV cache of a layer."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from edgequant.formats.matrix import Matrix
+from edgequant.graph.graph import Shape
+from edgequant.graph.op import Array, Step
+
+SCORES = 1 << 21  # scores held at a time, 8 MiB of float32
+
+
+@dataclass(frozen=True)
+class Attention:
+    """`out = softmax(q k^T / sqrt(head_dim)) v`, each token seeing itself and what came before.
+
+    Queries are (tokens, heads * head_dim). Each run of heads / heads_kv neighbouring heads shares
+    one head of keys and values (Ainslie et al., "GQA", 2023). The second input is `StoreKV`'s.
+    """
+
+    layer: int
+    heads: int
+    heads_kv: int
+    head_dim: int
+
+    def shape(self, queries: Shape, _stored: Shape) -> Shape:
+        """Return the queries' shape."""
+        width = self.heads * self.head_dim
+        if queries[-1] != width or self.heads % self.heads_kv:
+            raise ValueError(f"attention: {queries[-1]} columns, {self.heads} heads of {width}")
+        return queries
+
+    def reference(self, inputs: Sequence[Array], _weight: Matrix | None, step: Step) -> Array:
+        """Go by head of the cache and by run of tokens, so that few scores are held at a time."""
+        queries = inputs[0].reshape(-1, self.heads_kv, self.heads // self.heads_kv, self.head_dim)
+        queries = queries * np.float32(self.head_dim**-0.5)
+        tokens, _, group, _ = queries.shape
+        keys, values = step.cache[self.layer]
+        out = np.empty_like(queries)
+        run = max(1, min(tokens, SCORES // (group * (step.past + tokens))))
+        for start in range(0, tokens, run):
+            stop = min(start + run, tokens)
+            seen = step.past + stop  # what the run's last token sees
+            mask = _future(stop - start)
+            for head in range(self.heads_kv):
+                q = queries[start:stop, head].reshape(-1, self.head_dim)  # (run * group, head_dim)
+                scores = q @ keys[:seen, head].T  # (run * group, seen)
+                if stop - start > 1:
+                    scores.reshape(stop - start, group, seen)[:, :, step.past + start :] += mask
+                scores -= scores.max(axis=-1, keepdims=True)
+                np.exp(scores, out=scores)
+                mixed = scores @ values[:seen, head]
+                mixed /= scores.sum(axis=-1, keepdims=True)
+                out[start:stop, head] = mixed.reshape(stop - start, group, self.head_dim)
+        return out.reshape(tokens, -1)
+
+
+def _future(run: int) -> Array:
+    """Return (run, 1, run): minus infinity where a token of the run comes after the row's token."""
+    return np.triu(np.full((run, run), -np.inf, np.float32), 1)[:, None, :]

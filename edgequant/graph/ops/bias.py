@@ -1,0 +1,27 @@
+"""Bias: add a vector to every token."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from edgequant.formats.matrix import Matrix
+from edgequant.graph.graph import Shape
+from edgequant.graph.op import Array, Step
+
+
+@dataclass(frozen=True)
+class Bias:
+    """`out[t, c] = x[t, c] + weight[c]`; the weight is (columns,)."""
+
+    columns: int
+
+    def shape(self, x: Shape) -> Shape:
+        """Return the input's shape."""
+        if x[-1] != self.columns:
+            raise ValueError(f"bias: an input of {x[-1]} columns, a weight of {self.columns}")
+        return x
+
+    def reference(self, inputs: Sequence[Array], weight: Matrix | None, _step: Step) -> Array:
+        """Add."""
+        assert weight is not None
+        (x,) = inputs
+        return x + weight.vector()

@@ -1,0 +1,24 @@
+"""Embed: token ids become rows of the embedding."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from edgequant.formats.matrix import Matrix
+from edgequant.graph.graph import TOKENS, Shape
+from edgequant.graph.op import Array, Step
+
+
+@dataclass(frozen=True)
+class Embed:
+    """`out[t] = weight[tokens[t]]`; the weight is (vocab, columns)."""
+
+    columns: int
+
+    def shape(self) -> Shape:
+        """Return (tokens, columns)."""
+        return (TOKENS, self.columns)
+
+    def reference(self, _inputs: Sequence[Array], weight: Matrix | None, step: Step) -> Array:
+        """Decode the rows of this step's tokens only."""
+        assert weight is not None
+        return weight.take(step.tokens)

@@ -1,0 +1,31 @@
+"""Gate: SiLU of one value times another, the middle of a gated feed-forward layer."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from edgequant.formats.matrix import Matrix
+from edgequant.graph.graph import Shape
+from edgequant.graph.op import Array, Step
+
+
+@dataclass(frozen=True)
+class Gate:
+    """`out = a / (1 + exp(-a)) * b` (SwiGLU; Shazeer, "GLU Variants Improve Transformer", 2020)."""
+
+    def shape(self, a: Shape, b: Shape) -> Shape:
+        """Return the common shape."""
+        if a != b:
+            raise ValueError(f"gate: the shapes {a} and {b} differ")
+        return a
+
+    def reference(self, inputs: Sequence[Array], _weight: Matrix | None, _step: Step) -> Array:
+        """Compute in one scratch array; exp overflows to infinity where the result is -0."""
+        a, b = inputs
+        with np.errstate(over="ignore"):
+            scratch = np.exp(-a)
+        scratch += np.float32(1)
+        np.divide(a, scratch, out=scratch)
+        scratch *= b
+        return scratch

@@ -1,0 +1,39 @@
+"""RmsNorm: divide by the root mean square, then scale; over whole rows, or over each head."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from edgequant.formats.matrix import Matrix
+from edgequant.graph.graph import Shape
+from edgequant.graph.op import Array, Step
+
+
+@dataclass(frozen=True)
+class RmsNorm:
+    """`out = x / sqrt(mean(x^2) + epsilon) * weight` over each run of `width` columns.
+
+    The weight is (width,), shared by all runs. `width` is the row for a layer's norm, and the
+    head_dim for the norm of queries and keys (Zhang & Sennrich, "Root Mean Square Layer
+    Normalization", 2019).
+    """
+
+    width: int
+    epsilon: float
+
+    def shape(self, x: Shape) -> Shape:
+        """Return the input's shape."""
+        if not isinstance(x[-1], int) or x[-1] % self.width:
+            raise ValueError(f"rms_norm: {x[-1]} columns are not whole runs of {self.width}")
+        return x
+
+    def reference(self, inputs: Sequence[Array], weight: Matrix | None, _step: Step) -> Array:
+        """Compute in float32, as transformers does."""
+        assert weight is not None
+        (x,) = inputs
+        runs = x.reshape(len(x), -1, self.width)
+        square = np.mean(np.square(runs), axis=-1, keepdims=True)  # (tokens, runs, 1)
+        out: Array = runs * (np.float32(1) / np.sqrt(square + np.float32(self.epsilon)))
+        out *= weight.vector()
+        return out.reshape(x.shape)

@@ -1,0 +1,24 @@
+"""Rows: keep only the last tokens, those whose logits are wanted."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from edgequant.formats.matrix import Matrix
+from edgequant.graph.graph import ROWS, TOKENS, Shape
+from edgequant.graph.op import Array, Step
+
+
+@dataclass(frozen=True)
+class Rows:
+    """`out = x[-rows:]`, with `rows` of the step."""
+
+    def shape(self, x: Shape) -> Shape:
+        """Return (rows, columns)."""
+        if x[0] is not TOKENS:
+            raise ValueError(f"rows: the first axis of {x} is not tokens")
+        return (ROWS, *x[1:])
+
+    def reference(self, inputs: Sequence[Array], _weight: Matrix | None, step: Step) -> Array:
+        """Slice."""
+        (x,) = inputs
+        return x[len(x) - step.rows :]
