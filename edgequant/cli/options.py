@@ -4,6 +4,7 @@ import json
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, TypeVar
 
 import click
@@ -40,6 +41,24 @@ device = click.option(
     metavar="D",
     help="auto, metal, vulkan, llama or cpu.",
 )
+
+
+def scored_text(command: F) -> F:
+    """Add -f, --ctx and --chunks: the text that `perplexity` and `compare` score."""
+    command = click.option(
+        "--chunks", type=click.IntRange(min=1), metavar="N",
+        help="Chunks at most; left out, the whole text.",
+    )(command)  # fmt: skip
+    command = click.option(
+        "--ctx", "context", type=click.IntRange(min=4), default=512, show_default=True,
+        metavar="N", help="Tokens a chunk.",
+    )(command)  # fmt: skip
+    return click.option(
+        "-f", "--file", "text", required=True, type=click.Path(path_type=Path), metavar="TEXT",
+        help="A UTF-8 text file.",
+    )(command)  # fmt: skip
+
+
 force = click.option("--force", is_flag=True, help="Overwrite the output file.")
 
 
@@ -114,5 +133,8 @@ def _finite(value: Any) -> Any:
 
 
 def table_console() -> Console:
-    """Return the console for results, on stdout."""
-    return Console(highlight=False)
+    """Return the console for results, on stdout; a pipe has no right edge."""
+    console = Console(highlight=False)
+    if not console.is_terminal:
+        console.width = 10_000
+    return console

@@ -22,6 +22,7 @@ from edgequant.device import Entry
 from edgequant.device.protocol import Program, Tokens
 from edgequant.errors import DeviceError
 from edgequant.graph import Graph
+from edgequant.graph.ops.linear import Linear
 
 BATCH = 512  # llama.cpp's n_ubatch: tokens it computes at once
 
@@ -221,7 +222,7 @@ class LlamaDevice:
         """
         program = _LlamaProgram(self._library, weights.path, context=context, threads=self.threads)
         for node in graph.nodes:
-            if node.weight is not None and type(node.op).__name__ == "Linear":
+            if node.weight is not None and isinstance(node.op, Linear):
                 self._rounded.add(_ROUNDED.get(weights[node.weight].type.name, "q8_K"))
         self.activations = " + ".join(sorted(self._rounded)) or self.activations
         return program

@@ -9,16 +9,25 @@ import numpy as np
 
 from edgequant.blocks import Floats
 from edgequant.device.protocol import Program, Tokens
+from edgequant.errors import GGUFError
 
 BATCH = 512  # tokens a step at most: llama.cpp's n_ubatch
 LOGITS_BYTES = 64 << 20  # of one step; a vocabulary of 128k gives 128 rows
 
 
 class Session:
-    """One text in the making on a program; `past` tokens are in its KV cache."""
+    """One text in the making on a program; `past` tokens are in its KV cache.
 
-    def __init__(self, program: Program, vocab: int, *, batch: int = BATCH) -> None:
+    Args:
+        program: of which only one session may be in use.
+        vocab: logits a row, from which follows how many rows a step may ask for.
+        where: what to call the model in an error.
+        batch: tokens a step at most.
+    """
+
+    def __init__(self, program: Program, vocab: int, where: str, *, batch: int = BATCH) -> None:
         self.past = 0
+        self._where = where
         self._program = program
         self._batch = batch
         self._rows = max(1, LOGITS_BYTES // (4 * vocab))
@@ -39,6 +48,9 @@ class Session:
 
         Yields:
             (n, vocab) float32, a few rows at a time, at most `LOGITS_BYTES` of them.
+
+        Raises:
+            GGUFError: a logit is not finite.
         """
         ids = np.asarray(tokens, dtype=np.int32)
         if not 1 <= len(ids) <= self.room:
@@ -52,6 +64,11 @@ class Session:
             logits = self._program.run(ids[start:stop], self.past, rows=max(1, wanted))
             self.past += stop - start
             start = stop
+            if not np.isfinite(logits).all():
+                raise GGUFError(
+                    f"{self._where}: after {self.past:,} tokens its logits are not finite.",
+                    hint="its weights are damaged; download or convert the file again.",
+                )
             if wanted > 0:
                 yield logits
 

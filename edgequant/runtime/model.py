@@ -1,0 +1,123 @@
+"""A model file made ready: checked against its architecture, its tokenizer read, on a device.
+
+It holds the pieces together and computes nothing.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from edgequant.device.protocol import Device, Program
+from edgequant.errors import GGUFError, UnsupportedError
+from edgequant.gguf.reader import GGUFFile, open_file
+from edgequant.graph import Graph
+from edgequant.model.architecture import Architecture
+from edgequant.model.hparams import HParams
+from edgequant.model.registry import read_model
+from edgequant.runtime.session import Session
+from edgequant.tokenizer.from_gguf import read_tokenizer
+from edgequant.tokenizer.tokenizer import Tokenizer
+
+DEFAULT_CONTEXT = 4096  # a KV cache for all that a 128k model can take would not fit most machines
+
+
+@dataclass(frozen=True)
+class Model:
+    """An open model; a context manager that closes the program and the file.
+
+    Attributes:
+        path: the model file.
+        file: open, its tensors mapped.
+        hparams: its sizes.
+        architecture: what it is.
+        graph: its forward pass.
+        tokenizer: from its keys.
+        device: where it is loaded.
+        program: the graph on the device.
+        context: tokens its KV cache holds.
+    """
+
+    path: Path
+    file: GGUFFile
+    hparams: HParams
+    architecture: Architecture
+    graph: Graph
+    tokenizer: Tokenizer
+    device: Device
+    program: Program
+    context: int
+
+    def session(self) -> Session:
+        """Start with an empty cache; only one session of a model may be in use."""
+        return Session(self.program, self.hparams.vocab, str(self.path))
+
+    def close(self) -> None:
+        """Give memory back."""
+        self.program.close()
+        self.file.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+def open_model(path: Path, device: Device, *, context: int | None = None) -> Model:
+    """Open a model file on a device.
+
+    Args:
+        path: a GGUF file.
+        device: where to run it.
+        context: tokens the KV cache must hold; None: as many as the model was trained for, at
+            most `DEFAULT_CONTEXT`.
+
+    Raises:
+        FileError: no such file.
+        GGUFError: broken, or its keys, tensors and tokenizer do not fit each other.
+        UnsupportedError: an architecture, a tokenizer or a context that we cannot run.
+        DeviceError: not enough memory.
+    """
+    file = open_file(path)
+    try:
+        keys = file.values()
+        architecture, hparams = read_model(keys, file.tensors, str(path))
+        tokenizer = _read_tokenizer(path, keys, hparams.vocab)
+        length = _choose_context(path, hparams, context)
+        graph = architecture.record(hparams)
+        program = device.load(graph, file.weights(), context=length)
+    except BaseException:
+        file.close()
+        raise
+    return Model(path, file, hparams, architecture, graph, tokenizer, device, program, length)
+
+
+def _read_tokenizer(path: Path, keys: Mapping[str, object], vocab: int) -> Tokenizer:
+    tokenizer = read_tokenizer(keys, str(path))
+    if tokenizer.size > vocab:
+        raise GGUFError(
+            f"{path}: the tokenizer has {tokenizer.size:,} tokens, but the embedding {vocab:,} "
+            f"rows.",
+            hint="convert the checkpoint again, with the tokenizer it was published with.",
+        )
+    return tokenizer
+
+
+def _choose_context(path: Path, hparams: HParams, wanted: int | None) -> int:
+    if wanted is None:
+        return min(hparams.longest, DEFAULT_CONTEXT)
+    hparams.check_context(wanted, str(path))
+    if wanted > hparams.context:
+        raise UnsupportedError(
+            f"{path}: a context of {wanted:,} tokens was asked for, but the model was trained for "
+            f"{hparams.context:,}.",
+            hint=f"use {hparams.context:,} tokens or fewer (--ctx).",
+        )
+    return wanted
