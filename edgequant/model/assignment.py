@@ -155,7 +155,7 @@ def assign(
 
 def _order(info: TensorInfo) -> tuple[int, bytes]:
     layer = role_of(info.name)[1]
-    return (-1 if layer is None else layer, info.name.encode())
+    return (-1 if layer is None else layer, info.name.encode("utf-8", "surrogateescape"))
 
 
 def _choose(recipe: Recipe, kind: Role, place: Place) -> str:

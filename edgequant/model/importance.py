@@ -34,10 +34,6 @@ class Entry:
         mean: Floats = np.where(seen, self.in_sum2 / divisor, np.float32(1))
         return mean
 
-    def plus(self, other: "Entry") -> "Entry":
-        """Return the sums of both, which have the same shape."""
-        return Entry(self.in_sum2 + other.in_sum2, self.counts + other.counts)
-
     @property
     def unseen(self) -> int:
         """How many matrices saw no token."""
@@ -94,13 +90,6 @@ class ImportanceMatrix:
                 )
             fitted[name] = _shape_like(info, entry, f"{where}: '{name}'")
         return replace(self, entries=fitted)
-
-    def plus(self, other: "ImportanceMatrix") -> "ImportanceMatrix":
-        """Return the sums of two collections from the same model, texts and chunk size."""
-        entries = dict(self.entries)
-        for name, entry in other.entries.items():
-            entries[name] = entries[name].plus(entry) if name in entries else entry
-        return replace(self, entries=entries, chunk_count=self.chunk_count + other.chunk_count)
 
 
 def stacked(info: TensorInfo) -> int:

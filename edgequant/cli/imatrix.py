@@ -1,0 +1,84 @@
+"""`edgequant imatrix`: which weights matter, measured on text."""
+
+from dataclasses import asdict
+from pathlib import Path
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from edgequant.cli import options
+from edgequant.stages.imatrix import ImatrixReport, collect
+
+_LOWEST = 5  # entries shown
+
+
+@click.command("imatrix")
+@click.argument("model", metavar="MODEL.gguf", type=click.Path(path_type=Path))
+@click.option(
+    "-o", "--output", required=True, type=click.Path(path_type=Path), metavar="IMATRIX.gguf",
+    help="File to write.",
+)  # fmt: skip
+@click.option(
+    "-f", "--file", "texts", multiple=True, type=click.Path(path_type=Path), metavar="TEXT",
+    help="A UTF-8 text file; may be given several times. Left out, the texts that are shipped.",
+)  # fmt: skip
+@click.option(
+    "--ctx", "context", type=click.IntRange(min=4), default=512, show_default=True, metavar="N",
+    help="Tokens a chunk.",
+)  # fmt: skip
+@click.option(
+    "--chunks", type=click.IntRange(min=1), metavar="N",
+    help="Chunks in the file at the end, at most; left out, the whole text.",
+)  # fmt: skip
+@click.option("--resume", is_flag=True, help="Add to the chunks that IMATRIX.gguf holds.")
+@click.option("--process-output", is_flag=True, help="Collect the output layer's input too.")
+@options.device
+@options.force
+@options.shared
+def command(
+    model: Path,
+    output: Path,
+    texts: tuple[Path, ...],
+    context: int,
+    chunks: int | None,
+    resume: bool,
+    process_output: bool,
+    device: str,
+    force: bool,
+    as_json: bool,
+    quiet: bool,
+) -> None:
+    """Measure on text how much each column of each weight matters.
+
+    Ctrl-C keeps the chunks that are done; the same command with --resume goes on from there.
+    """
+    with options.shown_progress(quiet) as progress:
+        report = collect(
+            model, output, texts=texts, context=context, chunks=chunks, device=device,
+            resume=resume, process_output=process_output, force=force, progress=progress,
+        )  # fmt: skip
+    if as_json:
+        options.print_json(asdict(report) | {"output": str(report.output)})
+    elif not quiet:
+        _show(options.table_console(), report)
+
+
+def _show(console: Console, report: ImatrixReport) -> None:
+    lowest = Table("least covered", box=None)
+    lowest.add_column("tokens", justify="right")
+    lowest.add_column("zero columns", justify="right")
+    for entry in sorted(report.entries, key=lambda e: (e.tokens, -e.zero_share))[:_LOWEST]:
+        lowest.add_row(entry.name, f"{entry.tokens:,}", f"{entry.zero_share:.1%}")
+    console.print(lowest)
+    resumed = f", {report.resumed_from:,} of them from before" if report.resumed_from else ""
+    console.print(
+        f"{report.output}: {len(report.entries):,} entries from {report.chunks:,} chunks of "
+        f"{report.chunk_size:,} tokens{resumed}; {', '.join(report.datasets)}",
+        soft_wrap=True, markup=False,
+    )  # fmt: skip
+    click.echo(
+        f"{report.seconds:.1f} s, {report.tokens_per_second:,.0f} tokens/s on {report.device}; "
+        f"activations {report.activations}",
+        err=True,
+    )

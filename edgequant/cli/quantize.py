@@ -1,0 +1,94 @@
+"""`edgequant quantize`: a model file in fewer bits."""
+
+from collections import Counter
+from dataclasses import asdict
+from pathlib import Path
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from edgequant.cli import options
+from edgequant.model.recipes import RECIPES
+from edgequant.stages.quantize import quantize
+from edgequant.stages.quantize_report import QuantizeReport
+
+_WORST = 5  # tensors shown
+
+
+@click.command("quantize")
+@click.argument("model", metavar="MODEL.gguf", type=click.Path(path_type=Path))
+@click.option(
+    "-o", "--output", type=click.Path(path_type=Path), metavar="OUT.gguf", help="File to write."
+)
+@click.option(
+    "--type", "recipe", required=True, metavar="TYPE", help=f"One of {', '.join(RECIPES)}."
+)
+@click.option(
+    "--imatrix", type=click.Path(path_type=Path), metavar="F",
+    help="Importance matrix of this model, from edgequant imatrix or llama-imatrix.",
+)  # fmt: skip
+@click.option(
+    "--threads", type=click.IntRange(min=1), metavar="N",
+    help="Threads; left out, one a processor.",
+)  # fmt: skip
+@click.option("--strict", is_flag=True, help="Fail where rows do not fit the format of the type.")
+@click.option("--dry-run", is_flag=True, help="Show types and sizes, and write nothing.")
+@options.force
+@options.shared
+def command(
+    model: Path,
+    output: Path | None,
+    recipe: str,
+    imatrix: Path | None,
+    threads: int | None,
+    strict: bool,
+    dry_run: bool,
+    force: bool,
+    as_json: bool,
+    quiet: bool,
+) -> None:
+    """Write MODEL.gguf, an F16, BF16 or F32 model file, in the formats of a type such as Q4_K_M."""
+    if output is None and not dry_run:
+        raise click.UsageError("Missing option '-o' / '--output'.")
+    with options.shown_progress(quiet) as progress:
+        report = quantize(
+            model, output, type=recipe, imatrix=imatrix, threads=threads, strict=strict,
+            force=force, dry_run=dry_run, progress=progress,
+        )  # fmt: skip
+    if as_json:
+        options.print_json(asdict(report))
+    elif not quiet:
+        _show(options.table_console(), report, output)
+
+
+def _show(console: Console, report: QuantizeReport, output: Path | None) -> None:
+    types = Table("type", box=None)
+    types.add_column("tensors", justify="right")
+    types.add_column("MiB", justify="right")
+    counts = Counter(tensor.type for tensor in report.tensors)
+    for name, count in counts.most_common():
+        nbytes = sum(tensor.bytes for tensor in report.tensors if tensor.type == name)
+        types.add_row(name, f"{count:,}", f"{nbytes / 2**20:,.1f}")
+    console.print(types)
+    if not report.dry_run:
+        worst = Table("most is lost in", "type", box=None)
+        worst.add_column("error", justify="right")
+        for tensor in sorted(report.tensors, key=lambda t: t.error or 0.0, reverse=True)[:_WORST]:
+            worst.add_row(tensor.name, tensor.type, f"{tensor.error or 0.0:.2%}")
+        console.print(worst)
+    for note in report.notes:
+        console.print(f"Note: {note}", soft_wrap=True, markup=False)
+    verb = "would be" if report.dry_run else f"{output}:"
+    console.print(
+        f"{verb} {report.recipe}, {_size(report.bytes)} ({_size(report.source_bytes)} before), "
+        f"{report.bits_per_weight:.2f} bits per weight; "
+        f"{report.seconds:.1f} s, {report.threads} threads",
+        soft_wrap=True, markup=False,
+    )  # fmt: skip
+
+
+def _size(nbytes: int) -> str:
+    if nbytes >= 2**30:
+        return f"{nbytes / 2**30:.2f} GiB"
+    return f"{nbytes / 2**20:.2f} MiB"
