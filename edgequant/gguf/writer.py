@@ -10,7 +10,7 @@ import secrets
 import shutil
 import struct
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from io import FileIO
 from pathlib import Path
 
@@ -130,7 +130,7 @@ def open_output(
         check_output(path, force=force, inputs=inputs)
         with _blamed_on(path):
             partial.replace(target)
-            _sync_directory(target.parent)
+        _sync_directory(target.parent)
     finally:
         partial.unlink(missing_ok=True)
 
@@ -147,7 +147,9 @@ def check_output(path: Path, *, force: bool = False, inputs: Sequence[Path] = ()
             f"{path}: its directory {str(target.parent)!r} does not exist.",
             hint="create the directory first, or write elsewhere.",
         )
-    if not target.exists():
+    with _blamed_on(path):
+        present = target.exists()
+    if not present:
         return
     if target.is_dir():
         raise FileError(f"{path}: is a directory.", hint="name a file in it.")
@@ -188,13 +190,16 @@ def _blamed_on(path: Path) -> Iterator[None]:
 
 
 def _sync_directory(directory: Path) -> None:
-    if os.name == "nt":  # has no such call; a rename there is on the disk when it returns
-        return
-    descriptor = os.open(directory, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    """See the new name onto the disk, where there is a call for it.
+
+    Windows has none, and some network disks refuse it; the file is whole all the same.
+    """
+    with suppress(OSError):
+        descriptor = os.open(directory, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
 
 
 def _padded(nbytes: int, alignment: int) -> int:

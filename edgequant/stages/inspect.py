@@ -11,7 +11,7 @@ import numpy as np
 from edgequant.blocks import BLOCK_TYPES, TensorInfo, Weights
 from edgequant.gguf.arrays import Array
 from edgequant.gguf.reader import GGUFFile, open_file
-from edgequant.gguf.spec import KeyValue
+from edgequant.gguf.spec import KeyValue, ValueType
 
 SHOWN_ITEMS = 5
 _SUMS, _COUNTS = ".in_sum2", ".counts"
@@ -138,9 +138,16 @@ def inspect(path: Path) -> InspectReport:
 
 
 def _shorten(entry: KeyValue) -> object:
-    if not isinstance(entry.value, Array):
-        return entry.value
-    return ArrayReport(entry.value.item.name, len(entry.value), entry.value.first(SHOWN_ITEMS))
+    value = entry.value
+    if isinstance(value, Array):
+        first = [_round(item, value.item) for item in value.first(SHOWN_ITEMS)]
+        return ArrayReport(value.item.name, len(value), first)
+    return _round(value, entry.type)
+
+
+def _round(value: object, kind: ValueType) -> object:
+    """Say 0.1 where a 32-bit float is as near to 0.1 as it can be."""
+    return float(str(np.float32(value))) if kind is ValueType.FLOAT32 else value  # type: ignore[arg-type]
 
 
 def _total_types(infos: list[TensorInfo]) -> tuple[TypeReport, ...]:
@@ -202,14 +209,14 @@ def _measure_entry(weights: Weights, name: str) -> EntryReport | None:
     if counts is None or sums.type.name != "F32" or counts.type.name != "F32":
         return None
     matrices = counts.info.weights
-    seen = counts.data.view("<f4")
-    most = float(np.max(seen))
+    tokens, squares = counts.data.view("<f4"), sums.data.view("<f4")
+    most = float(tokens.max())
     return EntryReport(
         name=name,
         columns=sums.info.columns,
         matrices=matrices,
-        unseen=int(np.count_nonzero(seen == 0)),
-        zeros=int(np.count_nonzero(sums.data.view("<f4") == 0)),
+        unseen=matrices - int(np.count_nonzero(tokens)),
+        zeros=squares.size - int(np.count_nonzero(squares)),
         tokens=round(most) if np.isfinite(most) else 0,
     )
 
