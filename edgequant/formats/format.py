@@ -24,6 +24,7 @@ Encode = Callable[[Floats, Floats | None], Blocks]
 Decode = Callable[[Blocks, Floats], None]
 
 ENCODE_WEIGHTS = 1 << 16  # a search holds about eight float32 arrays of this size at once
+UNSEEN = 1e-4  # share of the mean importance that a column never reached is given
 DECODE_WEIGHTS = 1 << 16  # 256 KiB of float32, written and scaled while still in cache
 
 
@@ -35,7 +36,8 @@ class QuantFormat:
         name: ggml's name, such as "Q4_K".
         block: the layout of one block; its itemsize is the block type's `nbytes`.
         encode: (rows, blocks, weights) float32 and the importance of each column, (blocks, weights)
-            float32 >= 0 or None for all alike -> (rows, blocks) of `block`. Rows are independent.
+            float32 > 0 with mean 1 in every block, or None when nothing is known of it ->
+            (rows, blocks) of `block`. Rows are independent.
         decode: (n,) of `block` into (n, weights) float32, contiguous; bit-equal to gguf-py.
     """
 
@@ -107,16 +109,31 @@ def quantize(fmt: QuantFormat, rows: Floats, importance: Floats | None = None) -
     count, columns = rows.shape
     row_nbytes = fmt.type.row_nbytes(columns)
     blocks = columns // fmt.type.weights
-    weighing = None
-    if importance is not None:
-        weighing = np.ascontiguousarray(importance, np.float32).reshape(blocks, fmt.type.weights)
+    weighing = None if importance is None else _balance(importance.reshape(blocks, -1))
     encoded = np.empty((count, row_nbytes), np.uint8)
     step = max(1, ENCODE_WEIGHTS // max(1, columns))
     for start in range(0, count, step):
         piece = np.ascontiguousarray(rows[start : start + step], np.float32)
+        if piece.size == fmt.type.weights:  # NumPy adds up a lone block in another order
+            piece = np.repeat(piece, 2, axis=0)
         done = fmt.encode(piece.reshape(-1, blocks, fmt.type.weights), weighing)
-        encoded[start : start + step] = done.view(np.uint8).reshape(-1, row_nbytes)
+        encoded[start : start + step] = done.view(np.uint8).reshape(-1, row_nbytes)[: count - start]
     return encoded
+
+
+def _balance(importance: Floats) -> Floats:
+    """Scale the importance of every block, (blocks, weights), to mean 1, and leave no zeros.
+
+    Only ratios within a block matter to a search. A column that no calibration text reached still
+    has its weight stored, so it counts for a little; where a whole block was never reached all its
+    columns count alike (the all-zero blocks gave NaN in ggml-org/llama.cpp#8661 and #12439).
+    """
+    exact = importance.astype(np.float64)
+    mean = exact.mean(axis=1, keepdims=True)
+    share = np.divide(exact, mean, out=np.ones_like(exact), where=mean > 0)
+    share += UNSEEN
+    balanced: Floats = share.astype(np.float32)
+    return balanced
 
 
 def dequantize(fmt: QuantFormat, data: Bytes) -> Floats:

@@ -3,23 +3,29 @@
 import numpy as np
 
 from edgequant.blocks import Floats
+from edgequant.formats.costs import by_row
 from edgequant.formats.format import Blocks, QuantFormat, register
 from edgequant.formats.packing import pack_nibbles, unpack_nibbles
-from edgequant.formats.search import inverse
+from edgequant.formats.search import HALF_LARGEST, Fit, fan, to_half, turn, turn_back
 
 BLOCK = np.dtype([("d", "<f2"), ("m", "<f2"), ("qs", "u1", 16)])  # 20 bytes
+TOP = 15
+LARGEST = HALF_LARGEST
+STARTS = fan(stretches=(-2.1, -1.3, -0.5, 0.3, 1.1), shifts=(-0.45, -0.15, 0.15))
 
 
 def encode(weights: Floats, importance: Floats | None) -> Blocks:
-    """(rows, blocks, 32) float32 -> (rows, blocks) of BLOCK."""
-    m = np.clip(weights.min(-1), -65504, 65504).astype("<f2")
-    d = np.clip((weights.max(-1) - m) / 15, 0, 65504).astype("<f2")
-    scaled = (weights - m[..., None]) * inverse(d.astype(np.float32))[..., None]
-    quants = np.clip(np.rint(scaled), 0, 15).astype(np.uint8)
-    blocks = np.empty(d.shape, BLOCK)
-    blocks["d"] = d
-    blocks["m"] = m
-    blocks["qs"] = pack_nibbles(quants.reshape(*quants.shape[:-1], 2, 16))
+    """(rows, blocks, 32) float32 -> (rows, blocks) of BLOCK, by weighted squared error."""
+    x = turn(weights.reshape(-1, 32), LARGEST)
+    fit = Fit(x, by_row(x, importance, len(weights)))
+    d, m = map(to_half, fit.affine(TOP, STARTS, signed=True))
+    fit.assign_affine(d, m, TOP)
+    quants = turn_back(fit.levels)
+    blocks = np.empty(weights.shape[:2], BLOCK)
+    flat = blocks.reshape(-1)
+    flat["d"] = d
+    flat["m"] = -m  # the search subtracts it
+    flat["qs"] = pack_nibbles(quants.reshape(-1, 2, 16))
     return blocks
 
 

@@ -3,6 +3,7 @@
 import numpy as np
 
 from edgequant.blocks import Floats
+from edgequant.formats.costs import by_row
 from edgequant.formats.format import Blocks, QuantFormat, register
 from edgequant.formats.packing import (
     FOUR,
@@ -12,21 +13,27 @@ from edgequant.formats.packing import (
     unpack_bits,
     unpack_nibbles,
 )
-from edgequant.formats.search import inverse
+from edgequant.formats.search import HALF_LARGEST, Fit, fan, to_half, turn, turn_back
 
 BLOCK = np.dtype([("d", "<f2"), ("qh", "u1", 4), ("qs", "u1", 16)])  # 22 bytes
+BOTTOM, TOP = -16, 15
+LARGEST = HALF_LARGEST * 16
+STARTS = fan(stretches=(-2.5, -2, -1.5, -1, -0.5, 0, 0.5))
 
 
 def encode(weights: Floats, importance: Floats | None) -> Blocks:
-    """(rows, blocks, 32) float32 -> (rows, blocks) of BLOCK."""
-    largest = np.take_along_axis(weights, np.abs(weights).argmax(-1)[..., None], -1)
-    d = np.clip(largest[..., 0] / -16, -65504, 65504).astype("<f2")
-    scaled = weights * inverse(d.astype(np.float32))[..., None]
-    quants = np.clip(np.rint(scaled) + 16, 0, 31).astype(np.uint8)
-    blocks = np.empty(d.shape, BLOCK)
-    blocks["d"] = d
-    blocks["qs"] = pack_nibbles(quants.reshape(*quants.shape[:-1], 2, 16) & LOW)
-    blocks["qh"] = pack_bits(quants >> FOUR)
+    """(rows, blocks, 32) float32 -> (rows, blocks) of BLOCK, by weighted squared error."""
+    x = turn(weights.reshape(-1, 32), LARGEST)
+    fit = Fit(x, by_row(x, importance, len(weights)))
+    d = to_half(fit.symmetric(BOTTOM, TOP, STARTS))
+    fit.assign_symmetric(d, BOTTOM, TOP)
+    fit.levels -= BOTTOM
+    quants = turn_back(fit.levels)
+    blocks = np.empty(weights.shape[:2], BLOCK)
+    flat = blocks.reshape(-1)
+    flat["d"] = d
+    flat["qs"] = pack_nibbles(quants.reshape(-1, 2, 16) & LOW)
+    flat["qh"] = pack_bits(quants >> FOUR)
     return blocks
 
 

@@ -7,6 +7,7 @@ sub-block i.
 import numpy as np
 
 from edgequant.blocks import Floats
+from edgequant.formats.costs import by_importance_and_size, by_size, mean_square, pooled
 from edgequant.formats.format import Blocks, QuantFormat, register
 from edgequant.formats.packing import (
     FOUR,
@@ -16,32 +17,40 @@ from edgequant.formats.packing import (
     unpack_nibbles,
     unpack_scales,
 )
-from edgequant.formats.search import inverse
+from edgequant.formats.search import HALF_LARGEST, Fit, fan, turn, turn_back
+from edgequant.formats.superblock import affine_codes
 
 BLOCK = np.dtype(
     [("d", "<f2"), ("dmin", "<f2"), ("scales", "u1", 12), ("qh", "u1", 32), ("qs", "u1", 128)]
 )  # 176 bytes
+TOP = 31
+LARGEST = HALF_LARGEST * 63 * TOP
+STARTS = fan(stretches=(-3.2, -2.2, -1.2, -0.2, 0.8), shifts=(-0.45, -0.15, 0.15))
 
 
 def encode(weights: Floats, importance: Floats | None) -> Blocks:
-    """(rows, blocks, 256) float32 -> (rows, blocks) of BLOCK."""
-    shaped = weights.reshape(*weights.shape[:2], 8, 32)
-    low = np.minimum(shaped.min(-1), 0)
-    scales = (np.maximum(shaped.max(-1), 0) - low) / 31
-    d = np.minimum(scales.max(-1) / 63, 65504).astype("<f2")
-    dmin = np.minimum(-low.min(-1) / 63, 65504).astype("<f2")
-    sc = np.clip(np.rint(scales * inverse(d.astype(np.float32))[..., None]), 0, 63)
-    m = np.clip(np.rint(-low * inverse(dmin.astype(np.float32))[..., None]), 0, 63)
-    fine = inverse(d.astype(np.float32)[..., None] * sc)[..., None]
-    offset = (dmin.astype(np.float32)[..., None] * m)[..., None]
-    quants = np.clip(np.rint((shaped + offset) * fine), 0, 31).astype(np.uint8)
-    blocks = np.empty(d.shape, BLOCK)
-    blocks["d"] = d
-    blocks["dmin"] = dmin
-    packed = pack_scales(sc.astype(np.uint8).reshape(-1, 8), m.astype(np.uint8).reshape(-1, 8))
-    blocks["scales"] = packed.reshape(*d.shape, 12)
-    blocks["qh"] = np.packbits(quants >> FOUR, axis=-2, bitorder="little")[..., 0, :]
-    blocks["qs"] = pack_nibbles(quants.reshape(*d.shape, 4, 2, 32) & LOW).reshape(*d.shape, 128)
+    """(rows, blocks, 256) float32 -> (rows, blocks) of BLOCK, by weighted squared error.
+
+    Source of the costs: quantize_row_q5_K_impl and, without importance, quantize_row_q5_K_ref,
+    ggml-quants.c at llama.cpp 0c1e57098; the search is ours.
+    """
+    x = turn(weights.reshape(-1, 32), LARGEST)
+    if importance is None:
+        costs = by_size(x)
+    else:
+        variance = 2 * pooled(mean_square(x), 8)
+        costs = by_importance_and_size(x, variance, importance, len(weights))
+    fit = Fit(x, costs)
+    codes = affine_codes(fit, *fit.affine(TOP, STARTS), TOP, each=8, sweeps=1)
+    quants = turn_back(fit.levels)
+    blocks = np.empty(weights.shape[:2], BLOCK)
+    flat = blocks.reshape(-1)
+    flat["d"] = codes.d
+    flat["dmin"] = codes.dmin
+    flat["scales"] = pack_scales(codes.scales.astype(np.uint8), codes.mins.astype(np.uint8))
+    flat["qs"] = pack_nibbles(quants.reshape(-1, 4, 2, 32) & LOW).reshape(-1, 128)
+    fifth = (quants >> FOUR).reshape(-1, 8, 32)
+    flat["qh"] = np.packbits(fifth, axis=1, bitorder="little")[:, 0]
     return blocks
 
 

@@ -1,0 +1,245 @@
+"""Superblocks: the scales of sub-blocks as small integers times one float16, or two.
+
+A sub-block of a K-quant stores no float. Its scale is s = d c, with d the superblock's and c a
+code of its own; where it has a min, m = dmin e in the same way. Rounding s and m to codes one by
+one loses a tenth of what the scale search gained, so codes, d and dmin are chosen together. With
+the sums of `search` (A = sum w, B = sum w x, P = sum w L, Q = sum w L², R = sum w x L) the error of
+a sub-block at fixed levels is a quadratic in s and m,
+
+    E(s, m) = s² Q + m² A - 2 s m P - 2 s R + 2 m B + sum w x²,
+
+whose cross term matters: a scale rounded up wants its min rounded up too. The steps are
+
+1. a grid of a few d and dmin around "the largest scale takes the highest code"; under each pair
+   every sub-block takes its best codes by E, looking at three scale codes and for each at the
+   best min code, which is m = (s P - B) / A rounded; the pair of least error stays;
+2. `sweeps` times: d and dmin by least squares with codes and levels fixed (two unknowns for the
+   whole superblock), rounded to float16; then single codes are moved by one, always with levels
+   reassigned and the true error compared. Nothing is kept that is not better.
+
+It does not know layouts, or where costs come from. Arrays are flat, (sub-blocks of all
+superblocks,), or (sub-blocks of one, superblocks) where superblocks are compared.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from edgequant.blocks import Floats
+from edgequant.formats.search import SINGULAR, Fit, inverse, to_half
+
+CODES = np.float32(63)  # 6 bits
+HEADROOM = (-2.0, -0.3, 0.6, 2.0)  # the largest scale is aimed at code 63 minus this
+MOVES = (1, -1)
+
+
+@dataclass(frozen=True)
+class AffineCodes:
+    """What Q4_K and Q5_K store, for n superblocks of `each` sub-blocks.
+
+    Attributes:
+        d: (n,), float16 values; dmin: (n,), the same.
+        scales: (n, each), 0..63; mins: (n, each), the same.
+    """
+
+    d: Floats
+    dmin: Floats
+    scales: Floats
+    mins: Floats
+
+
+@dataclass(frozen=True)
+class SymmetricCodes:
+    """What Q6_K stores: d (n,), float16 values, and scales (n, each), -128..127."""
+
+    d: Floats
+    scales: Floats
+
+
+def affine_codes(
+    fit: Fit, scale: Floats, minimum: Floats, top: int, *, each: int, sweeps: int
+) -> AffineCodes:
+    """Choose codes near s and m, both (n x each,); leaves `fit.levels` nearest under them."""
+    fit.assign_affine(scale, minimum, top)
+    d, dmin, codes = _grid(fit, scale, minimum, each)
+    state = _Affine(fit, top, each, d, dmin, codes)
+    for _ in range(sweeps):
+        state.refit()
+        for step in MOVES:
+            state.move_scale(step)
+        for step in MOVES:
+            state.move_min(step)
+    state.assign()
+    shaped = state.codes.reshape(2, -1, each)
+    return AffineCodes(state.d, state.dmin, shaped[0], shaped[1])
+
+
+def _across(values: Floats, each: int) -> Floats:
+    """(…, n x each) -> (…, each, n), contiguous."""
+    shaped = values.reshape(*values.shape[:-1], -1, each)
+    return np.ascontiguousarray(np.moveaxis(shaped, -1, -2))
+
+
+def _grid(fit: Fit, scale: Floats, minimum: Floats, each: int) -> tuple[Floats, Floats, Floats]:
+    """Return d, dmin (n,) and codes (2, n x each) by step 1, the levels of `fit` fixed."""
+    s, m = _across(scale, each), _across(minimum, each)
+    a, b = _across(fit.sum_w, each), _across(fit.sum_wx, each)
+    p, q, r = _across(fit.affine_sums(), each)
+    aims = CODES - np.array(HEADROOM, np.float32)[:, None]
+    d_tried = to_half(s.max(0) / aims)  # (aims, n)
+    dmin_tried = to_half(m.max(0) / aims)
+    per_min = inverse(dmin_tried)[:, None]
+    per_a = inverse(a)
+    shape = (len(aims), *s.shape)
+    best = np.full(s.shape[1], np.inf, np.float32)
+    d, dmin = np.zeros_like(best), np.zeros_like(best)
+    codes = np.zeros((2, *s.shape), np.float32)
+    everyone = np.arange(s.shape[1])
+    for d_now in d_tried:
+        nearest = np.rint(s * inverse(d_now))
+        error = np.full(shape, np.inf, np.float32)  # of each dmin
+        chosen = np.zeros((2, *shape), np.float32)
+        for step in (0, 1, -1):
+            code = np.clip(nearest + np.float32(step), 0, CODES)
+            value = code * d_now
+            slope = b - value * p  # half of dE/dm at m = 0
+            min_code = np.rint((-slope * per_a) * per_min)
+            np.clip(min_code, 0, CODES, out=min_code)
+            mins = min_code * dmin_tried[:, None]
+            trial = mins * a
+            trial += 2 * slope
+            trial *= mins
+            trial += value * (value * q - 2 * r)
+            better = trial < error
+            np.copyto(error, trial, where=better)
+            np.copyto(chosen[0], code, where=better)
+            np.copyto(chosen[1], min_code, where=better)
+        total = error.sum(1)  # (aims, n)
+        pair = total.argmin(0)
+        least = total[pair, everyone]
+        better = least < best
+        np.copyto(best, least, where=better)
+        np.copyto(d, d_now, where=better)
+        np.copyto(dmin, dmin_tried[pair, everyone], where=better)
+        taken = chosen[:, pair, :, everyone]  # (n, 2, each)
+        np.copyto(codes, np.moveaxis(taken, 0, -1), where=better)
+    return d, dmin, np.ascontiguousarray(np.moveaxis(codes, 1, 2)).reshape(2, -1)
+
+
+class _Affine:
+    """Codes, d and dmin on their way down, with the true error of each sub-block."""
+
+    def __init__(
+        self, fit: Fit, top: int, each: int, d: Floats, dmin: Floats, codes: Floats
+    ) -> None:
+        self.fit, self.top, self.each = fit, top, each
+        self.d, self.dmin, self.codes = d, dmin, codes
+        self._spread()
+        self.error, self.sums = self._try(codes, self._d, self._dmin)
+
+    def _spread(self) -> None:
+        self._d, self._dmin = np.repeat(self.d, self.each), np.repeat(self.dmin, self.each)
+
+    def assign(self) -> None:
+        """Put the levels of the codes kept into `fit.levels`."""
+        self.fit.assign_affine(self.codes[0] * self._d, self.codes[1] * self._dmin, self.top)
+
+    def _try(self, codes: Floats, d: Floats, dmin: Floats) -> tuple[Floats, Floats]:
+        """Return the error, short of sum w x², and the sums, levels reassigned."""
+        fit = self.fit
+        s, m = codes[0] * d, codes[1] * dmin
+        fit.assign_affine(s, m, self.top)
+        sums = fit.affine_sums()
+        p, q, r = sums
+        error = s * (s * q - 2 * r)
+        error += m * (m * fit.sum_w + 2 * (fit.sum_wx - s * p))
+        return error, sums
+
+    def refit(self) -> None:
+        """Refit d and dmin of every superblock; keep them where the error falls."""
+        c, e = self.codes
+        p, q, r = self.sums
+        terms = (c * c * q, e * e * self.fit.sum_w, c * e * p, c * r, e * self.fit.sum_wx)
+        cc, ee, ce, cx, ex = (self._total(term) for term in terms)
+        both = cc * ee
+        least = both * SINGULAR
+        both -= ce * ce
+        over = np.divide(np.float32(1), both, out=np.zeros_like(both), where=both > least)
+        dmin = np.maximum((ce * cx - cc * ex) * over, 0)
+        d = np.where(dmin > 0, (cx * ee - ce * ex) * over, cx * inverse(cc))
+        d, dmin = to_half(np.maximum(d, 0)), to_half(dmin)
+        error, sums = self._try(self.codes, np.repeat(d, self.each), np.repeat(dmin, self.each))
+        better = self._total(error) < self._total(self.error)
+        np.copyto(self.d, d, where=better)
+        np.copyto(self.dmin, dmin, where=better)
+        self._spread()
+        self._keep(np.repeat(better, self.each), self.codes, error, sums)
+
+    def move_scale(self, step: int) -> None:
+        """Move every scale code by `step`, with the min code that suits the levels it has."""
+        fit = self.fit
+        moved = np.empty_like(self.codes)
+        np.clip(self.codes[0] + np.float32(step), 0, CODES, out=moved[0])
+        ideal = (moved[0] * self._d * self.sums[0] - fit.sum_wx) * inverse(fit.sum_w)
+        np.clip(np.rint(ideal * inverse(self._dmin)), 0, CODES, out=moved[1])
+        self._move(moved)
+
+    def move_min(self, step: int) -> None:
+        """Move every min code by `step`."""
+        moved = self.codes.copy()
+        moved[1] += np.float32(step)
+        np.clip(moved[1], 0, CODES, out=moved[1])
+        self._move(moved)
+
+    def _move(self, codes: Floats) -> None:
+        error, sums = self._try(codes, self._d, self._dmin)
+        self._keep(error < self.error, codes, error, sums)
+
+    def _keep(self, better: np.ndarray, codes: Floats, error: Floats, sums: Floats) -> None:
+        np.copyto(self.codes, codes, where=better)
+        np.copyto(self.error, error, where=better)
+        np.copyto(self.sums, sums, where=better)
+
+    def _total(self, values: Floats) -> Floats:
+        total: Floats = values.reshape(-1, self.each).sum(1)
+        return total
+
+
+def symmetric_codes(
+    fit: Fit, scale: Floats, low: int, high: int, *, each: int, sweeps: int
+) -> SymmetricCodes:
+    """Choose int8 codes near s, (n x each,); leaves `fit.levels` nearest under them."""
+    s = scale.reshape(-1, each)
+    largest = np.take_along_axis(s, np.abs(s).argmax(1)[:, None], 1)[:, 0]
+    d = to_half(largest / np.float32(-127))  # one code of headroom below
+    wide = np.repeat(d, each)
+    codes = np.clip(np.rint(scale * inverse(wide)), -128, 127)
+    error, sums = _try_symmetric(fit, codes * wide, low, high)
+    for _ in range(sweeps):
+        q, r = sums
+        squares = (codes * codes * q).reshape(-1, each).sum(1)
+        refitted = to_half((codes * r).reshape(-1, each).sum(1) * inverse(squares))
+        refitted_wide = np.repeat(refitted, each)
+        after, after_sums = _try_symmetric(fit, codes * refitted_wide, low, high)
+        better = after.reshape(-1, each).sum(1) < error.reshape(-1, each).sum(1)
+        np.copyto(d, refitted, where=better)
+        better = np.repeat(better, each)
+        np.copyto(wide, refitted_wide, where=better)
+        np.copyto(error, after, where=better)
+        np.copyto(sums, after_sums, where=better)
+        for step in MOVES:
+            moved = np.clip(codes + np.float32(step), -128, 127)
+            after, after_sums = _try_symmetric(fit, moved * wide, low, high)
+            better = after < error
+            np.copyto(codes, moved, where=better)
+            np.copyto(error, after, where=better)
+            np.copyto(sums, after_sums, where=better)
+    fit.assign_symmetric(codes * wide, low, high)
+    return SymmetricCodes(d, codes.reshape(-1, each))
+
+
+def _try_symmetric(fit: Fit, scale: Floats, low: int, high: int) -> tuple[Floats, Floats]:
+    """Return the error, short of sum w x², and the sums, levels reassigned."""
+    fit.assign_symmetric(scale, low, high)
+    sums = fit.symmetric_sums()
+    return scale * (scale * sums[0] - 2 * sums[1]), sums
