@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from edgequant.blocks import TensorInfo
-from edgequant.errors import GGUFError
+from edgequant.errors import GGUFError, UnsupportedError
 from edgequant.graph import Graph, Value
 from edgequant.model.hparams import HParams
 from edgequant.model.tensors import TensorSpec
@@ -66,29 +66,29 @@ class Architecture:
         """Refuse a model file whose tensors are not this architecture's, of these sizes.
 
         Raises:
-            GGUFError: naming the first tensor that is missing, misshapen or left over.
+            GGUFError: naming the first tensor that is missing or misshapen.
+            UnsupportedError: naming a tensor that this architecture would leave out.
         """
-        left_over = set(tensors)
-        for spec in self.tensors(h):
-            info = tensors.get(spec.name)
-            if info is None:
-                raise GGUFError(
-                    f"{where}: {spec.name} {spec.shape} is missing.",
-                    hint="convert the checkpoint again.",
-                )
-            if info.shape != spec.shape:
-                raise GGUFError(
-                    f"{where}: {spec.name} is {info.shape}, but the file's keys ask for "
-                    f"{spec.shape}.",
-                    hint="convert the checkpoint again.",
-                )
-            left_over.discard(spec.name)
-        if left_over:
-            more = f" and {len(left_over) - 1:,} more" if len(left_over) > 1 else ""
+        wanted = {spec.name: spec for spec in self.tensors(h)}
+        missing = [name for name in wanted if name not in tensors]
+        if missing:
             raise GGUFError(
-                f"{where}: {min(left_over)}{more} is not part of a {self.name} model.",
-                hint="use a model of plain architecture, without adapters or extra heads.",
+                f"{where}: {len(missing):,} of {len(wanted):,} tensors are missing, the first is "
+                f"{missing[0]}.",
+                hint="convert or download the file again.",
             )
+        for name, info in tensors.items():
+            if name not in wanted:
+                raise UnsupportedError(
+                    f"{where}: {name} is not a tensor of edgequant's {self.name}.",
+                    hint="use a plain model of this architecture; its variants compute otherwise.",
+                )
+            if info.shape != wanted[name].shape:
+                raise GGUFError(
+                    f"{where}: {name} is {info.shape}, but the file's keys ask for "
+                    f"{wanted[name].shape}.",
+                    hint="convert the checkpoint again.",
+                )
 
 
 class Frame(Protocol):

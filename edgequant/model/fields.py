@@ -4,7 +4,6 @@ Used for config.json and for GGUF keys alike. It knows no model: what a key mean
 make sense, is said by the caller. What was never asked for can be refused at the end.
 """
 
-import math
 from collections.abc import Collection, Mapping
 from typing import NoReturn
 
@@ -52,7 +51,7 @@ class Fields:
         if isinstance(value, bool) or not isinstance(value, int):
             self.refuse(f"{key} is {_shown(value)}; a whole number was expected.")
         if not low <= value <= high:
-            self.refuse(f"{key} is {value:,}; {low:,} to {high:,} are possible.")
+            self.refuse(f"{key} is {_cut(f'{value:,}')}; {low:,} to {high:,} are possible.")
         return value
 
     def number(self, key: str, low: float, high: float, default: float | None = None) -> float:
@@ -64,8 +63,8 @@ class Fields:
             value = default
         if isinstance(value, bool) or not isinstance(value, int | float):
             self.refuse(f"{key} is {_shown(value)}; a number was expected.")
-        if not (math.isfinite(value) and low <= value <= high):
-            self.refuse(f"{key} is {value:g}; {low:g} to {high:g} are possible.")
+        if not low <= value <= high:  # NaN too
+            self.refuse(f"{key} is {_shown(value)}; {low:g} to {high:g} are possible.")
         return float(value)
 
     def flag(self, key: str, default: bool = False) -> bool:
@@ -111,5 +110,8 @@ def _says_something(value: object) -> bool:
 
 
 def _shown(value: object) -> str:
-    text = repr(value)
+    return _cut(repr(value))
+
+
+def _cut(text: str) -> str:
     return text if len(text) <= 60 else f"{text[:57]}..."

@@ -34,7 +34,8 @@ class HParams:
         rope_base: theta.
         rope_scaling: None for plain rope.
         rope_freqs: the file has a rope_freqs.weight (how llama3 scaling is kept on disk).
-        window: sliding attention window in tokens; None for full attention.
+        window: sliding attention window in tokens; None for full attention. Attention is always
+            full here, so whoever opens a model refuses a context beyond its window.
         tied: the output reads the embedding's weights.
         attention_bias: all four linear layers of attention have a bias.
         mlp_bias: all three linear layers of the feed-forward layer have a bias.
@@ -75,7 +76,8 @@ class HParams:
         heads = fields.integer("num_attention_heads", 1, MOST_HEADS)
         heads_kv = fields.integer("num_key_value_heads", 1, MOST_HEADS, heads)
         head_dim = _head_dim(fields, "head_dim", "hidden_size", embed, heads, heads_kv)
-        base, scaling = rope_of_config(fields)
+        context = fields.integer("max_position_embeddings", 1, MOST_CONTEXT)
+        base, scaling = rope_of_config(fields, context)
         h = cls(
             layers=fields.integer("num_hidden_layers", 1, MOST_LAYERS),
             embed=embed,
@@ -84,7 +86,7 @@ class HParams:
             head_dim=head_dim,
             ffn=fields.integer("intermediate_size", 1, MOST_WIDTH),
             vocab=fields.integer("vocab_size", 1, MOST_VOCAB),
-            context=fields.integer("max_position_embeddings", 1, MOST_CONTEXT),
+            context=context,
             norm_epsilon=fields.number("rms_norm_eps", 0, 1),
             rope_base=base,
             rope_scaling=scaling,
@@ -189,27 +191,6 @@ class HParams:
         if self.window is not None:
             keys[f"{name}.attention.sliding_window"] = self.window
         return keys
-
-    @property
-    def longest(self) -> int:
-        """The longest context that is right: what it was trained for, or its window if less."""
-        return self.context if self.window is None else min(self.context, self.window)
-
-    def check_context(self, context: int, where: str) -> None:
-        """Refuse a context beyond the sliding window, since attention here is always full.
-
-        Called by whoever opens a model for a context; a window is part of a model, so this is not
-        the devices' business.
-
-        Raises:
-            UnsupportedError: with both numbers.
-        """
-        if self.window is not None and context > self.window:
-            raise UnsupportedError(
-                f"{where}: a context of {context:,} was asked for; the model attends over a "
-                f"sliding window of {self.window:,}, and edgequant runs it only up to there.",
-                hint=f"use --ctx {self.window} or less.",
-            )
 
 
 def _head_dim(

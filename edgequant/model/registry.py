@@ -82,9 +82,8 @@ def read_model(
         where: the file's name, for errors.
 
     Raises:
-        GGUFError: it is no model, its values make no sense, or a tensor is missing, left over or
-            misshapen.
-        UnsupportedError: an architecture or key that edgequant does not do.
+        GGUFError: it is no model, its values make no sense, or a tensor is missing or misshapen.
+        UnsupportedError: an architecture, key or tensor that edgequant does not do.
     """
     name = keys.get("general.architecture")
     if not isinstance(name, str):

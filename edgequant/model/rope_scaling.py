@@ -25,8 +25,11 @@ class RopeScaling:
     original_context: int = 8192
 
 
-def rope_of_config(fields: Fields) -> tuple[float, RopeScaling | None]:
-    """Return theta and the scaling, from transformers 5's or 4's spelling."""
+def rope_of_config(fields: Fields, context: int) -> tuple[float, RopeScaling | None]:
+    """Return theta and the scaling, from transformers 5's or 4's spelling.
+
+    `context` is what llama3 was trained for where its original context is not said.
+    """
     new, old = fields.value("rope_parameters"), fields.value("rope_scaling")
     if new and old and new != old:
         fields.refuse("rope_parameters and rope_scaling are both there, and differ.")
@@ -46,10 +49,12 @@ def rope_of_config(fields: Fields) -> tuple[float, RopeScaling | None]:
             rope.number("factor", 1, 1e6),
             rope.number("low_freq_factor", 1e-6, 1e6),
             rope.number("high_freq_factor", 1e-6, 1e6),
-            rope.integer("original_max_position_embeddings", 1, 1 << 30),
+            rope.integer("original_max_position_embeddings", 1, 1 << 30, context),
         )
         if scaling.low >= scaling.high:
-            rope.refuse(f"low_freq_factor {scaling.low:g} is not below {scaling.high:g}.")
+            rope.refuse(
+                f"low_freq_factor is {scaling.low:g}, not below high_freq_factor {scaling.high:g}."
+            )
     elif kind != "default":
         raise UnsupportedError(
             f"{fields.where}: the rope type {kind!r} is not supported.",

@@ -27,9 +27,10 @@ class Attention:
 
     def shape(self, queries: Shape, _stored: Shape) -> Shape:
         """Return the queries' shape."""
-        width = self.heads * self.head_dim
-        if queries[-1] != width or self.heads % self.heads_kv:
-            raise ValueError(f"attention: {queries[-1]} columns, {self.heads} heads of {width}")
+        if queries[-1] != self.heads * self.head_dim:
+            raise ValueError(
+                f"attention: {queries[-1]} columns, {self.heads} heads of {self.head_dim}"
+            )
         return queries
 
     def reference(self, inputs: Sequence[Array], _weight: Matrix | None, step: Step) -> Array:
