@@ -3,14 +3,13 @@
 It holds the pieces together and computes nothing.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 from edgequant.device.protocol import Device, Program
-from edgequant.errors import GGUFError, UnsupportedError
+from edgequant.errors import UnsupportedError
 from edgequant.gguf.reader import GGUFFile, open_file
 from edgequant.graph import Graph
 from edgequant.model.architecture import Architecture
@@ -89,7 +88,7 @@ def open_model(path: Path, device: Device, *, context: int | None = None) -> Mod
     try:
         keys = file.values()
         architecture, hparams = read_model(keys, file.tensors, str(path))
-        tokenizer = _read_tokenizer(path, keys, hparams.vocab)
+        tokenizer = read_tokenizer(keys, str(path))
         length = _choose_context(path, hparams, context)
         graph = architecture.record(hparams)
         program = device.load(graph, file.weights(), context=length)
@@ -99,25 +98,21 @@ def open_model(path: Path, device: Device, *, context: int | None = None) -> Mod
     return Model(path, file, hparams, architecture, graph, tokenizer, device, program, length)
 
 
-def _read_tokenizer(path: Path, keys: Mapping[str, object], vocab: int) -> Tokenizer:
-    tokenizer = read_tokenizer(keys, str(path))
-    if tokenizer.size > vocab:
-        raise GGUFError(
-            f"{path}: the tokenizer has {tokenizer.size:,} tokens, but the embedding {vocab:,} "
-            f"rows.",
-            hint="convert the checkpoint again, with the tokenizer it was published with.",
-        )
-    return tokenizer
-
-
 def _choose_context(path: Path, hparams: HParams, wanted: int | None) -> int:
+    trained = hparams.context
+    window = trained if hparams.window is None else hparams.window
     if wanted is None:
-        return min(hparams.longest, DEFAULT_CONTEXT)
-    hparams.check_context(wanted, str(path))
-    if wanted > hparams.context:
+        return min(trained, window, DEFAULT_CONTEXT)
+    if wanted > trained:
         raise UnsupportedError(
-            f"{path}: a context of {wanted:,} tokens was asked for, but the model was trained for "
-            f"{hparams.context:,}.",
-            hint=f"use {hparams.context:,} tokens or fewer (--ctx).",
+            f"{path}: a context of {wanted:,} tokens was asked for; the model was trained for "
+            f"{trained:,}.",
+            hint=f"use a context (--ctx) of {min(trained, window)} tokens or fewer.",
+        )
+    if wanted > window:  # attention is always over the whole context here
+        raise UnsupportedError(
+            f"{path}: a context of {wanted:,} tokens was asked for; the model attends over a "
+            f"sliding window of {window:,}, and edgequant runs it only up to there.",
+            hint=f"use a context (--ctx) of {window} tokens or fewer.",
         )
     return wanted
