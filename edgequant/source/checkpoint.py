@@ -59,12 +59,12 @@ def open_checkpoint(spec: str, progress: Progress = SILENT) -> Checkpoint:
     else:
         raise CheckpointError(
             f"{spec}: neither a directory here nor a Hub id.",
-            hint="Give a directory with config.json and *.safetensors, or an id like owner/name.",
+            hint="give a directory with config.json and *.safetensors, or an id like owner/name.",
         )
     if not directory.is_dir():
         raise CheckpointError(
             f"{spec}: a file, not a checkpoint directory.",
-            hint="A GGUF file needs no conversion; for a .safetensors file give its directory.",
+            hint="give the directory of a checkpoint; a GGUF file needs no conversion.",
         )
     config = _read_config(directory)
     notes: list[str] = []
@@ -87,18 +87,18 @@ def _read_config(directory: Path) -> dict[str, object]:
         if (directory / "adapter_config.json").exists():
             raise CheckpointError(
                 f"{directory}: a LoRA adapter, not a model (it has adapter_config.json only).",
-                hint="Merge it into its base model first, and convert the result.",
+                hint="merge it into its base model first, and convert the result.",
             )
         raise CheckpointError(
             f"{directory}: has no config.json.",
-            hint="Give the directory that `save_pretrained` or a download made.",
+            hint="give the directory that `save_pretrained` or a download made.",
         )
     config = read_json(path)
     quantized = config.get("quantization_config")
     if isinstance(quantized, dict):
         raise UnsupportedError(
             f"{path}: the weights are already quantized ({quantized.get('quant_method')}).",
-            hint="Convert the original checkpoint, in F32, F16 or BF16.",
+            hint="convert the original checkpoint, in F32, F16 or BF16.",
         )
     return config
 
@@ -118,7 +118,7 @@ def _shard_names(directory: Path, index: Mapping[str, str], notes: list[str]) ->
         raise CheckpointError(
             f"{directory}: {len(missing)} of {len({*names, *missing})} shards are missing: "
             f"{some(missing)}.",
-            hint="Download the missing files; the others can stay.",
+            hint="download the missing files; the others can stay.",
         )
     if not names:
         raise _no_weights(directory)
@@ -144,11 +144,11 @@ def _no_weights(directory: Path) -> CheckpointError:
     if pickles:
         return CheckpointError(
             f"{directory}: the weights are PyTorch pickles ({some(pickles)}), not safetensors.",
-            hint="Load it with transformers and call save_pretrained, then convert the result.",
+            hint="load it with transformers and call save_pretrained, then convert the result.",
         )
     return CheckpointError(
         f"{directory}: has config.json but no .safetensors file.",
-        hint="Download the weights too.",
+        hint="download the weights too.",
     )
 
 
@@ -162,7 +162,7 @@ def _merge(shards: list[Shard], notes: list[str]) -> dict[str, LazyTensor]:
             if name in home:
                 raise CheckpointError(
                     f"{shard.path}: '{name}' is also in {home[name].name}.",
-                    hint="Remove the shard that does not belong to this model.",
+                    hint="remove the shard that does not belong to this model.",
                 )
             home[name] = shard.path
             if _BUFFER.fullmatch(name):
@@ -179,7 +179,7 @@ def _check_dtype(path: Path, entry: Entry) -> None:
     if entry.dtype not in DTYPES:
         raise UnsupportedError(
             f"{path}: '{entry.name}' is stored as {entry.dtype}, not in {', '.join(DTYPES)}.",
-            hint="Convert the original checkpoint, in F32, F16 or BF16.",
+            hint="convert the original checkpoint, in F32, F16 or BF16.",
         )
 
 
@@ -191,5 +191,5 @@ def _check_index(directory: Path, index: Mapping[str, str], shards: list[Shard])
         raise CheckpointError(
             f"{directory / INDEX}: {len(absent)} of {len(index)} tensors are not where it says, "
             f"such as '{absent[0]}' in {index[absent[0]]}.",
-            hint="Fetch the index and the shards again, all of one revision.",
+            hint="fetch the index and the shards again, all of one revision.",
         )

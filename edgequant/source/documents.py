@@ -25,16 +25,16 @@ def read_json(path: Path) -> dict[str, object]:
         value = json.loads(text)
     except OSError as error:
         raise CheckpointError(
-            f"{path}: cannot be read ({error.strerror}).", hint="Check the path and its rights."
+            f"{path}: cannot be read ({error.strerror}).", hint="check the path and its rights."
         ) from error
     except (ValueError, RecursionError) as error:
         raise CheckpointError(
-            f"{path}: not JSON ({error}).", hint="Fetch this file again, or repair it."
+            f"{path}: not JSON ({error}).", hint="fetch this file again, or repair it."
         ) from error
     if not isinstance(value, dict):
         raise CheckpointError(
             f"{path}: holds a {type(value).__name__}, not an object.",
-            hint="Fetch this file again, or repair it.",
+            hint="fetch this file again, or repair it.",
         )
     return value
 
@@ -44,13 +44,13 @@ def read_index(path: Path) -> dict[str, str]:
     weight_map = read_json(path).get("weight_map")
     if not isinstance(weight_map, dict) or not weight_map:
         raise CheckpointError(
-            f"{path}: has no weight_map.", hint="Fetch this file again, or repair it."
+            f"{path}: has no weight_map.", hint="fetch this file again, or repair it."
         )
     for tensor, shard in weight_map.items():
         if not isinstance(shard, str) or Path(shard).name != shard or "\\" in shard:
             raise CheckpointError(
                 f"{path}: '{tensor}' is said to be in {shard!r}, which is no file name.",
-                hint="Fetch this file again, or repair it.",
+                hint="fetch this file again, or repair it.",
             )
     return weight_map
 

@@ -25,7 +25,7 @@ _BITS = {
     "F8_E4M3": 8, "F8_E5M2": 8, "F8_E8M0": 8, "F8_E4M3FNUZ": 8, "F8_E5M2FNUZ": 8,
     "F6_E2M3": 6, "F6_E3M2": 6, "F4": 4,
 }  # fmt: skip
-_DOWNLOAD_AGAIN = "Fetch this file again; the download was cut short or altered."
+_DOWNLOAD_AGAIN = "fetch this file again; the download was cut short or altered."
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ def refuse_lfs_pointer(path: Path, head: bytes) -> None:
         target = f", which stands for a file of {fields['size']} bytes" if "size" in fields else ""
         raise CheckpointError(
             f"{path}: a git-lfs pointer of {path.stat().st_size} bytes{target}.",
-            hint="Run `git lfs pull` in the checkpoint, or download it from the Hub.",
+            hint="run `git lfs pull` in the checkpoint, or download it from the Hub.",
         )
 
 
@@ -72,7 +72,7 @@ def read_header(path: Path) -> dict[str, Entry]:
             text = file.read(length)
     except OSError as error:
         raise CheckpointError(
-            f"{path}: cannot be read ({error.strerror}).", hint="Check the path and its rights."
+            f"{path}: cannot be read ({error.strerror}).", hint="check the path and its rights."
         ) from error
     entries = [
         _entry(path, name, fields, 8 + length)
@@ -94,7 +94,7 @@ def _header_length(path: Path, head: bytes, size: int) -> int:
     if length > MAX_HEADER_BYTES:
         raise CheckpointError(
             f"{path}: claims a header of {length:,} bytes, over the limit of {MAX_HEADER_BYTES:,}.",
-            hint="This is not a safetensors file; check what was downloaded.",
+            hint="check what was downloaded; this is not a safetensors file.",
         )
     if length > size - 8:
         raise CheckpointError(
@@ -110,7 +110,7 @@ def _parse(path: Path, text: bytes) -> Mapping[str, object]:
         for key, value in pairs:
             if key in found:
                 raise CheckpointError(
-                    f"{path}: the header has '{key}' twice.", hint="Save the checkpoint again."
+                    f"{path}: the header has '{key}' twice.", hint="save the checkpoint again."
                 )
             found[key] = value
         return found
@@ -124,7 +124,7 @@ def _parse(path: Path, text: bytes) -> Mapping[str, object]:
     if not isinstance(header, dict):
         raise CheckpointError(
             f"{path}: the header is a {type(header).__name__}, not an object.",
-            hint="This is not a safetensors file; check what was downloaded.",
+            hint="check what was downloaded; this is not a safetensors file.",
         )
     return header
 
@@ -134,7 +134,7 @@ def _entry(path: Path, name: str, fields: object, origin: int) -> Entry:
     broken = CheckpointError(
         f"{path}: '{name}' needs a dtype, a shape of sizes and two data_offsets, "
         f"but the header says {str(fields)[:120]}.",
-        hint="Save the checkpoint again with the safetensors library.",
+        hint="save the checkpoint again with the safetensors library.",
     )
     if not isinstance(fields, dict):
         raise broken
@@ -146,7 +146,7 @@ def _entry(path: Path, name: str, fields: object, origin: int) -> Entry:
     if dtype not in _BITS:
         raise CheckpointError(
             f"{path}: '{name}' has the unknown dtype {dtype!r}.",
-            hint=f"Save it in one of {', '.join(_BITS)}.",
+            hint=f"save it in one of {', '.join(_BITS)}.",
         )
     needed, rest = divmod(prod(shape) * _BITS[dtype], 8)
     held = offsets[1] - offsets[0]
@@ -154,7 +154,7 @@ def _entry(path: Path, name: str, fields: object, origin: int) -> Entry:
         raise CheckpointError(
             f"{path}: '{name}' of shape {tuple(shape)} in {dtype} takes {needed:,} bytes, "
             f"but its offsets hold {held:,}.",
-            hint="Save the checkpoint again; its header contradicts itself.",
+            hint="save the checkpoint again; its header contradicts itself.",
         )
     return Entry(name, dtype, tuple(shape), origin + offsets[0], origin + offsets[1])
 
@@ -177,7 +177,7 @@ def _check_layout(path: Path, entries: list[Entry], origin: int, size: int) -> N
             raise CheckpointError(
                 f"{path}: '{entry.name}' begins at byte {entry.start:,}, "
                 f"but what precedes it ends at byte {end:,}.",
-                hint="Save the checkpoint again; its tensors must follow each other.",
+                hint="save the checkpoint again; its tensors must follow each other.",
             )
         end = entry.stop
     if end != size:

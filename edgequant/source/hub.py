@@ -17,6 +17,7 @@ from edgequant.source.documents import INDEX, NOT_THE_MODEL, read_index
 
 _ID = re.compile(r"(?P<repo>[A-Za-z0-9_][\w.-]*/(?P<name>[A-Za-z0-9_][\w.-]*))(@(?P<revision>.+))?")
 _TEXTS = (".json", ".jinja")
+_FILES = (".gguf", ".safetensors", ".bin")  # a mistyped path, not a repository
 
 
 @dataclass(frozen=True)
@@ -33,7 +34,7 @@ class HubId:
 
 def split_id(spec: str) -> HubId | None:
     """Read `owner/name[@revision]`; None if it does not look like that."""
-    match = _ID.fullmatch(spec)
+    match = None if spec.endswith(_FILES) else _ID.fullmatch(spec)
     return HubId(match["repo"], match["name"], match["revision"]) if match else None
 
 
@@ -48,12 +49,17 @@ def download(hub_id: HubId, progress: Progress) -> Path:
             safetensors in it.
     """
     # Half a second to import, and checkpoints on disk do not need it.
-    from huggingface_hub.errors import HfHubHTTPError
+    from huggingface_hub.errors import HfHubHTTPError, HFValidationError
 
     # The transport library differs between versions (requests, httpx); its root error is a base.
     transport_error: type[Exception] = HfHubHTTPError.__bases__[0]
     try:
         return _fetch(hub_id, progress)
+    except HFValidationError as error:
+        raise CheckpointError(
+            f"{hub_id}: neither a directory here nor a Hub id.",
+            hint="give a directory with config.json and *.safetensors, or an id like owner/name.",
+        ) from error
     except (OSError, transport_error) as error:
         cached = None if _is_an_answer(error) else _cached(hub_id)
         if cached is None:
@@ -72,8 +78,8 @@ def _fetch(hub_id: HubId, progress: Progress) -> Path:
     wanted = _select(hub_id, info.sha, set(sizes))
     progress.begin(f"download {hub_id}", sum(sizes[name] for name in wanted), "bytes")
     return Path(
-        snapshot_download(
-            hub_id.repo, revision=info.sha, allow_patterns=wanted, tqdm_class=_bar(progress)
+        snapshot_download(  # by the branch's name, so that the cache knows it without network
+            hub_id.repo, revision=hub_id.revision, allow_patterns=wanted, tqdm_class=_bar(progress)
         )
     )
 
@@ -86,7 +92,7 @@ def _select(hub_id: HubId, commit: str | None, files: set[str]) -> list[str]:
         kind = " (but GGUF files)" if any(name.endswith(".gguf") for name in files) else ""
         raise CheckpointError(
             f"{hub_id}: the repository has no config.json{kind}.",
-            hint="Name the repository of the original model, not of a conversion of it.",
+            hint="name the repository of the original model, not of a conversion of it.",
         )
     top = {name for name in files if "/" not in name}
     if INDEX in top:
@@ -101,7 +107,7 @@ def _select(hub_id: HubId, commit: str | None, files: set[str]) -> list[str]:
     if not shards:
         raise CheckpointError(
             f"{hub_id}: the repository has no .safetensors file.",
-            hint="Choose a repository with safetensors; PyTorch's .bin files are not read.",
+            hint="choose a repository with safetensors; PyTorch's .bin files are not read.",
         )
     texts = {name for name in top if name.endswith(_TEXTS) or name == "tokenizer.model"}
     return sorted(texts | (shards & top))
@@ -145,33 +151,33 @@ def _explain(hub_id: HubId, error: Exception) -> CheckpointError:
     if isinstance(error, GatedRepoError):
         return CheckpointError(
             f"{hub_id}: the repository is gated, and this account has no access.",
-            hint="Accept its terms on the model's page, then log in with `hf auth login`.",
+            hint="accept its terms on the model's page, then log in with `hf auth login`.",
         )
     if isinstance(error, RevisionNotFoundError):
         return CheckpointError(
             f"{hub_id}: the repository has no revision '{hub_id.revision}'.",
-            hint="Name a branch, a tag or a commit of it after the @.",
+            hint="name a branch, a tag or a commit of it after the @.",
         )
     if _is_an_answer(error):  # the Hub answers 401 to strangers whether it exists or not
         return CheckpointError(
             f"{hub_id}: no such directory here, and no such model on the Hub that may be read "
             f"(HTTP {_status(error)}).",
-            hint="Check the spelling; for a private model log in with `hf auth login`.",
+            hint="check the spelling; for a private model log in with `hf auth login`.",
         )
     if isinstance(error, OfflineModeIsEnabled):
         return CheckpointError(
             f"{hub_id}: no such directory here, not in the cache, and HF_HUB_OFFLINE is set.",
-            hint="Unset HF_HUB_OFFLINE, or give a directory.",
+            hint="unset HF_HUB_OFFLINE, or give a directory.",
         )
     if isinstance(error, OSError) and error.errno == errno.ENOSPC:
         return CheckpointError(
             f"{hub_id}: the disk is full at {error.filename}.",
-            hint="Free space, or set HF_HOME to a larger disk.",
+            hint="free space, or set HF_HOME to a larger disk.",
         )
     answer = f"HTTP {_status(error)}" if _status(error) else type(error).__name__
     return CheckpointError(
         f"{hub_id}: no such directory here, and the Hub cannot be reached ({answer}).",
-        hint="Check the path, the network and HF_ENDPOINT; a download resumes where it stopped.",
+        hint="check the path, the network and HF_ENDPOINT; a download resumes where it stopped.",
     )
 
 

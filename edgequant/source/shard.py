@@ -51,7 +51,7 @@ class Shard:
                 raise CheckpointError(
                     f"{self.path}: rows {start} to {stop} of '{entry.name}' cannot be read "
                     f"({error}).",
-                    hint="Check that the file is still there and has not changed.",
+                    hint="check that the file is still there and has not changed.",
                 ) from error
             return rows
 
