@@ -17,6 +17,7 @@ from edgequant.errors import ImatrixError
 from edgequant.model.importance import Entry, ImportanceMatrix
 
 _HINT = "make the file again, with edgequant imatrix or llama-imatrix."
+_SMALLEST = 3 * 4  # bytes of an entry: its three lengths
 
 
 class _Bytes:
@@ -34,7 +35,7 @@ class _Bytes:
     def take(self, nbytes: int, what: str) -> bytes:
         if not 0 <= nbytes <= self.left:
             raise ImatrixError(
-                f"{self._where}: {what} needs {nbytes:,} bytes at byte {self._at:,}, "
+                f"{self._where}: {nbytes:,} bytes are needed at byte {self._at:,} for {what}, "
                 f"but {self.left:,} are left.",
                 hint=_HINT,
             )
@@ -65,8 +66,12 @@ def read_legacy(path: Path) -> ImportanceMatrix:
     """
     content = _Bytes(path.read_bytes(), str(path))
     count = content.integer("the number of entries")
-    if count < 1:
-        raise ImatrixError(f"{path}: an importance matrix of {count:,} entries.", hint=_HINT)
+    if not 1 <= count <= content.left // _SMALLEST:
+        raise ImatrixError(
+            f"{path}: not an importance matrix; as a legacy one it would have {count:,} entries "
+            f"in {content.left:,} bytes.",
+            hint="name the file that edgequant imatrix or llama-imatrix wrote.",
+        )
     entries: dict[str, Entry] = {}
     for number in range(count):
         name = content.text(f"the name of entry {number:,}")
@@ -74,6 +79,8 @@ def read_legacy(path: Path) -> ImportanceMatrix:
             raise ImatrixError(f"{path}: '{name}' is there twice.", hint=_HINT)
         calls = content.integer(f"the number of calls of '{name}'")
         sums = content.floats(f"the values of '{name}'")
+        if not sums.size:
+            raise ImatrixError(f"{path}: '{name}' has 0 values.", hint=_HINT)
         entries[name] = Entry(sums[None, :], np.array([calls], np.float32))
     chunks, datasets = 0, ()
     if content.left:
