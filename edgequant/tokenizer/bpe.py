@@ -19,19 +19,12 @@ def _letters() -> tuple[str, ...]:
 
 
 LETTERS = _letters()
-_BYTES = {ord(letter): byte for byte, letter in enumerate(LETTERS)}
+_BYTES = {letter: bytes([byte]) for byte, letter in enumerate(LETTERS)}
 
 
 def bytes_of(token: str) -> bytes:
-    """Return the bytes that a token's letters stand for; other letters stand for their UTF-8."""
-    try:
-        return bytes(_BYTES[ord(letter)] for letter in token)
-    except KeyError:
-        parts = (
-            bytes([_BYTES[ord(letter)]]) if ord(letter) in _BYTES else letter.encode()
-            for letter in token
-        )
-        return b"".join(parts)
+    """Return the bytes that a token's letters stand for; what is no letter stands for its UTF-8."""
+    return b"".join([_BYTES.get(letter) or letter.encode() for letter in token])
 
 
 class ByteLevelBpe:

@@ -145,27 +145,21 @@ def _merges(vocabulary: Vocabulary, usable: Mapping[str, int]) -> Sequence[tuple
     A merge is written "left right"; a token may begin with a space itself. A merge that makes a
     control token can never be wanted, and is left out.
     """
-    merges = vocabulary.strings("merges")
     pairs: dict[tuple[str, str], None] = {}
+    merges = vocabulary.strings("merges")
     for rank, merge in enumerate(merges):
-        cut = merge.find(" ", 1)
-        pair = (merge[:cut], merge[cut + 1 :])
-        if cut < 0 or not pair[1]:
+        left, _, right = merge.partition(" ")
+        if not left:
+            left, _, right = merge[1:].partition(" ")
+            left = " " + left
+        if left + right in usable and left in usable and right in usable:
+            pairs[left, right] = None
+        elif not right or not {left, right, left + right} <= vocabulary.ids.keys():
             raise GGUFError(
-                f"{vocabulary.where}: merge {rank:,} of {len(merges):,} is {merge!r}, not two "
-                "tokens with a space between.",
+                f"{vocabulary.where}: merge {rank:,} of {len(merges):,} is {merge!r}, which is not "
+                "two tokens that make a third.",
                 hint=RECONVERT,
             )
-        if pair[0] in usable and pair[1] in usable and pair[0] + pair[1] in usable:
-            pairs[pair] = None
-            continue
-        for token in (*pair, pair[0] + pair[1]):
-            if token not in vocabulary.ids:
-                raise GGUFError(
-                    f"{vocabulary.where}: merge {rank:,} of {len(merges):,} is {merge!r}, but "
-                    f"{token!r} is not a token.",
-                    hint=RECONVERT,
-                )
     return list(pairs)
 
 

@@ -23,7 +23,7 @@ _HEAD = r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]"
 _TAIL = r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]"
 _SLASHED_SYMBOLS = r" ?[^\s\p{L}\p{N}]+[\r\n/]*"
 _CJK = "[一-龥぀-ゟ゠-ヿ]+"
-_ASCII_SYMBOL = r"[!\"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~]"
+_ASCII_SYMBOL = '[!"' r"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~]"
 
 GPT2 = rf"{_LOWER_CONTRACTION}| ?\p{{L}}+| ?\p{{N}}+| ?[^\s\p{{L}}\p{{N}}]+|\s+(?!\S)|\s+"
 LLAMA3 = rf"{_CONTRACTION}|{_WORD}|\p{{N}}{{1,3}}|{_SYMBOLS}|{_SPACES}"
