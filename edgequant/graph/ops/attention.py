@@ -9,7 +9,8 @@ from edgequant.formats.matrix import Matrix
 from edgequant.graph.graph import Shape
 from edgequant.graph.op import Array, Step
 
-SCORES = 1 << 21  # scores held at a time, 8 MiB of float32
+SCORES = 1 << 18  # held at a time where that leaves FEWEST tokens: 1 MiB of float32, as caches like
+FEWEST = 16  # tokens at a time, below which the products of a long cache get slow
 
 
 @dataclass(frozen=True)
@@ -40,7 +41,7 @@ class Attention:
         tokens, _, group, _ = queries.shape
         keys, values = step.cache[self.layer]
         out = np.empty_like(queries)
-        run = max(1, min(tokens, SCORES // (group * (step.past + tokens))))
+        run = max(FEWEST, SCORES // (group * (step.past + tokens)))
         for start in range(0, tokens, run):
             stop = min(start + run, tokens)
             seen = step.past + stop  # what the run's last token sees

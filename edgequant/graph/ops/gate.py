@@ -23,8 +23,9 @@ class Gate:
     def reference(self, inputs: Sequence[Array], _weight: Matrix | None, _step: Step) -> Array:
         """Compute in one scratch array; exp overflows to infinity where the result is -0."""
         a, b = inputs
+        scratch = np.negative(a)
         with np.errstate(over="ignore"):
-            scratch = np.exp(-a)
+            np.exp(scratch, out=scratch)
         scratch += np.float32(1)
         np.divide(a, scratch, out=scratch)
         scratch *= b

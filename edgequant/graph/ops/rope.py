@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
@@ -21,6 +22,15 @@ def frequencies(base: float, head_dim: int, stretch: float = 1.0) -> Floats:
     exponent = np.arange(0, head_dim, 2, dtype=np.float32) / np.float32(head_dim)
     power = np.power(np.float64(np.float32(base)), exponent.astype(np.float64)).astype(np.float32)
     return np.float32(1) / power / np.float32(stretch)
+
+
+@lru_cache(maxsize=4)
+def _turns(per_position: bytes, past: int, tokens: int) -> tuple[Array, Array]:
+    """Return cosine and sine, (tokens, 1, head_dim / 2); all layers of a step turn alike."""
+    positions = np.arange(past, past + tokens, dtype=np.float32)
+    angles = np.multiply.outer(positions, np.frombuffer(per_position, np.float32))
+    exact = angles[:, None, :].astype(np.float64)
+    return np.cos(exact).astype(np.float32), np.sin(exact).astype(np.float32)
 
 
 @dataclass(frozen=True)
@@ -55,10 +65,7 @@ class Rope:
         per_position = frequencies(self.base, self.head_dim, self.stretch)
         if weight is not None:
             per_position = per_position / weight.vector()
-        positions = np.arange(step.past, step.past + len(x), dtype=np.float32)
-        angles = np.multiply.outer(positions, per_position).astype(np.float64)  # of float32 value
-        cos = np.cos(angles).astype(np.float32)[:, None, :]  # (tokens, 1, head_dim / 2)
-        sin = np.sin(angles).astype(np.float32)[:, None, :]
+        cos, sin = _turns(per_position.tobytes(), step.past, len(x))
         heads = x.reshape(len(x), -1, self.head_dim)
         out = np.empty_like(heads)
         half = self.head_dim // 2
