@@ -1,18 +1,16 @@
 """`edgequant inspect`: what a model file or importance matrix holds."""
 
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
 import click
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
+from rich.cells import cell_len
 
 from edgequant.cli import options
 from edgequant.stages.inspect import ArrayReport, CoverageReport, InspectReport, inspect
 
 _SHOWN_CHARACTERS = 80
-_PIPED_WIDTH = 10_000  # tables take what they need; a pipe has no right edge
 
 
 @click.command("inspect")
@@ -27,73 +25,60 @@ def command(file: Path, as_json: bool, quiet: bool) -> None:
     if as_json:
         options.print_json(_replace_surrogates(asdict(report)))
     elif not quiet:
-        console = options.table_console()
-        if not console.is_terminal:
-            console.width = _PIPED_WIDTH
-        _show(console, report)
+        click.echo("\n".join(_lines(report)))
 
 
-def _show(console: Console, report: InspectReport) -> None:
-    console.print(_visible(f"{report.path}: {report.summary}"))
-    console.print(
-        f"{report.bytes:,} bytes, GGUF version {report.version}, alignment {report.alignment}"
-    )
-    console.print(_table_of_keys(report.keys))
+def _lines(report: InspectReport) -> Iterator[str]:
+    yield _visible(f"{report.path}: {report.summary}")
+    yield f"{report.bytes:,} bytes, GGUF version {report.version}, alignment {report.alignment}"
+    if report.keys:
+        pairs = [(key, _describe(value)) for key, value in report.keys.items()]
+        yield from ("", *_columns(("key", "value"), pairs))
     if report.coverage is not None:
-        _show_coverage(console, report.coverage)
+        yield from ("", *_lines_of_coverage(report.coverage))
     elif report.tensors:
-        console.print(_table_of_tensors(report))
+        tensors = [(t.name, t.type, t.shape, t.bytes) for t in report.tensors]
+        yield from ("", *_columns(("tensor", "type", "shape", "bytes"), tensors))
     if report.types:
-        console.print(_table_of_types(report))
+        yield from ("", *_lines_of_types(report))
 
 
-def _table(*columns: str) -> Table:
-    """Make a table; names in lower case are of text, those in capitals of numbers."""
-    table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
-    for column in columns:
-        numeric = column.isupper()
-        table.add_column(
-            column.lower(), justify="right" if numeric else "left", no_wrap=numeric, overflow="fold"
-        )
-    return table
-
-
-def _table_of_keys(keys: dict[str, object]) -> Table:
-    table = _table("key", "value")
-    for key, value in keys.items():
-        table.add_row(_visible(key), _visible(_describe(value)))
-    return table
-
-
-def _table_of_tensors(report: InspectReport) -> Table:
-    table = _table("tensor", "type", "shape", "BYTES")
-    for tensor in report.tensors:
-        table.add_row(_visible(tensor.name), tensor.type, str(tensor.shape), f"{tensor.bytes:,}")
-    return table
-
-
-def _table_of_types(report: InspectReport) -> Table:
-    table = _table("type", "TENSORS", "PARAMETERS", "BYTES", "BITS PER WEIGHT")
+def _lines_of_types(report: InspectReport) -> Iterator[str]:
     totals = [(t.type, t.tensors, t.parameters, t.bytes) for t in report.types]
     totals.append(("all", len(report.tensors), report.parameters, report.tensor_bytes))
-    for name, tensors, parameters, nbytes in totals:
-        bits = f"{8 * nbytes / parameters:.3f}"
-        table.add_row(name, f"{tensors:,}", f"{parameters:,}", f"{nbytes:,}", bits)
-    return table
+    headers = ("type", "tensors", "parameters", "bytes", "bits per weight")
+    yield from _columns(headers, [(*total, f"{8 * total[3] / total[2]:.3f}") for total in totals])
 
 
-def _show_coverage(console: Console, coverage: CoverageReport) -> None:
+def _lines_of_coverage(coverage: CoverageReport) -> Iterator[str]:
     chunks = "an unknown number of" if coverage.chunks is None else f"{coverage.chunks:,}"
     size = "" if coverage.chunk_size is None else f" of {coverage.chunk_size:,} tokens"
     datasets = ", ".join(map(str, coverage.datasets)) or "unnamed text"
-    console.print(
-        _visible(f"{len(coverage.entries):,} entries from {chunks} chunks{size} of {datasets}")
-    )
-    table = _table("entry", "COLUMNS", "MATRICES", "UNSEEN", "ZERO COLUMNS", "TOKENS")
-    for e in coverage.entries:
-        numbers = (e.columns, e.matrices, e.unseen, e.zeros, e.tokens)
-        table.add_row(_visible(e.name), *(f"{number:,}" for number in numbers))
-    console.print(table)
+    yield _visible(f"{len(coverage.entries):,} entries from {chunks} chunks{size} of {datasets}")
+    headers = ("entry", "columns", "matrices", "unseen", "zero columns", "tokens")
+    entries = [
+        (e.name, e.columns, e.matrices, e.unseen, e.zeros, e.tokens) for e in coverage.entries
+    ]
+    yield from _columns(headers, entries)
+
+
+def _columns(headers: Sequence[str], rows: Sequence[Sequence[object]]) -> Iterator[str]:
+    """Lay out a table, integers to the right.
+
+    Not by rich, which cuts or folds names to the width of a terminal, also in a pipe, and takes
+    seconds for a thousand tensors.
+    """
+    cells = [[f"{c:,}" if isinstance(c, int) else _visible(str(c)) for c in row] for row in rows]
+    widths = [max(map(cell_len, column)) for column in zip(headers, *cells, strict=True)]
+    right = [isinstance(cell, int) for cell in rows[0]] if rows else [False] * len(headers)
+    for row in (headers, *cells):
+        padded = (
+            " " * (width - cell_len(cell)) + cell
+            if to_right
+            else cell + " " * (width - cell_len(cell))
+            for cell, width, to_right in zip(row, widths, right, strict=True)
+        )
+        yield "  ".join(padded).rstrip()
 
 
 def _describe(value: object) -> str:
@@ -114,11 +99,11 @@ def _cut(text: str) -> str:
     return f"{text[:_SHOWN_CHARACTERS]}… ({len(text):,} characters)"
 
 
-def _visible(text: str) -> Text:
-    """Escape what a terminal would obey or cannot show; never markup."""
-    return Text(
-        "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
-    )
+def _visible(text: str) -> str:
+    """Escape what a terminal would obey or cannot show."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 def _replace_surrogates(value: object) -> object:

@@ -77,10 +77,11 @@ def _read_counts(cursor: Cursor) -> tuple[int, int, int]:
         ("keys", keys, _SMALLEST_KEY),
         ("tensors", tensors, _SMALLEST_TENSOR),
     ):
-        if count * least > cursor.left or count > MAX_ENTRIES:
+        most = min(cursor.left // least, MAX_ENTRIES)
+        if count > most:
             raise GGUFError(
-                f"{cursor.path}: claims {count:,} {what}; {cursor.left:,} bytes have room for "
-                f"{min(cursor.left // least, MAX_ENTRIES):,}.",
+                f"{cursor.path}: claims {count:,} {what}; at most {most:,} are possible in the "
+                f"{cursor.left:,} bytes that follow.",
                 hint=CUT_SHORT,
             )
     return version, tensors, keys

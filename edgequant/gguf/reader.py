@@ -13,7 +13,7 @@ from typing import Self, TypeVar, overload
 import numpy as np
 
 from edgequant.blocks import TensorInfo, Weight, Weights
-from edgequant.errors import FileError, GGUFError
+from edgequant.errors import FileError, GGUFError, UnsupportedError
 from edgequant.gguf.arrays import Array
 from edgequant.gguf.cursor import CUT_SHORT, DAMAGED
 from edgequant.gguf.foreign import HEAD_BYTES, recognise
@@ -64,9 +64,20 @@ class GGUFFile:
         self._view = memoryview(b"")
 
     def weights(self) -> Weights:
-        """Return all tensors with their bytes: read-only views of the mapping, nothing copied."""
+        """Return all tensors with their bytes: read-only views of the mapping, nothing copied.
+
+        Raises:
+            UnsupportedError: the file holds only a part of a model.
+            ValueError: it was closed (a bug of the caller).
+        """
         if not self._view:
             raise ValueError(f"{self.path}: closed")
+        parts = self.value("split.count", int, 1)
+        if parts > 1:
+            raise UnsupportedError(
+                f"{self.path}: is one of {parts:,} parts of a model.",
+                hint="join them first, with llama.cpp's llama-gguf-split --merge.",
+            )
         found = {}
         for name, info in self.tensors.items():
             view = np.frombuffer(self._view, np.uint8, info.nbytes, self._starts[name])

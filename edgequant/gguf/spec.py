@@ -16,7 +16,7 @@ MAX_NAME_BYTES = 63  # ggml's GGML_MAX_NAME, without the terminating zero
 # Bounds that the format does not have, several times what the largest published models need. A file
 # beyond them is broken or hostile, and would cost time and memory before that showed.
 MAX_ALIGNMENT = 1 << 20
-MAX_ENTRIES = 1 << 16  # keys, and tensors
+MAX_ENTRIES = 1 << 15  # keys, and tensors
 MAX_ITEMS = 1 << 22  # of all arrays together; a vocabulary of 256k with its merges has 1.3 million
 MAX_TEXT_BYTES = 1 << 24  # of all names and strings together, arrays apart
 

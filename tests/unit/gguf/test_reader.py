@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from edgequant.blocks import BLOCK_TYPES, TensorInfo
-from edgequant.errors import GGUFError
+from edgequant.errors import GGUFError, UnsupportedError
 from edgequant.gguf.reader import open_file
 from edgequant.gguf.spec import KeyValue, ValueType, typed
 from edgequant.gguf.writer import open_output
@@ -104,6 +104,15 @@ def test_alignment_is_obeyed(forge: Any) -> None:
     with forge.open(forge.file(keys, entries, data, alignment=128)) as file:
         assert file.alignment == 128
         assert set(file.weights()["b"].data.ravel().tolist()) == {2}
+
+
+def test_a_part_of_a_model_is_listed_and_not_loaded(forge: Any) -> None:
+    keys = [forge.key("split.count", ValueType.UINT16, b"\x03\x00")]
+    file = forge.open(forge.file(keys, [forge.tensor("a", [8])], bytes(32)))
+    assert list(file.tensors) == ["a"]
+    with pytest.raises(UnsupportedError, match=r"forged.gguf: is one of 3 parts of a model\.") as e:
+        file.weights()
+    assert "--merge" in e.value.hint
 
 
 def test_views_outlive_the_file(forge: Any) -> None:
