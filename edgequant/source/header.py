@@ -143,6 +143,8 @@ def _entry(path: Path, name: str, fields: object, origin: int) -> Entry:
         raise broken
     if len(offsets) != 2 or offsets[0] > offsets[1]:
         raise broken
+    if prod(max(1, size) for size in shape) >= 1 << 60:  # also of no weights: NumPy holds no such
+        raise broken
     if dtype not in _BITS:
         raise CheckpointError(
             f"{path}: '{name}' has the unknown dtype {dtype!r}.",
