@@ -28,7 +28,7 @@ VARIANTS: dict[str, dict[str, object]] = {
     "llama_linear": {"model_type": "llama", "rope_parameters": LINEAR},
     "llama_bias": {"model_type": "llama", "attention_bias": True, "mlp_bias": True},
     "mistral": {"model_type": "mistral", "sliding_window": 64},
-    "qwen2": {"model_type": "qwen2", "tie_word_embeddings": True},
+    "qwen2": {"model_type": "qwen2", "tie_word_embeddings": True, "head_dim": 4},
     "qwen3": {"model_type": "qwen3"},
 }
 
