@@ -6,7 +6,7 @@ Run by hand, once; the text is committed, this script says how it came about:
 
 Sampling draws from torch's generator, so another torch or another processor may write other
 passages with the same seed. A passage that shares a run of 12 words with a file of --known, that
-goes round in circles or that is coarse is left out.
+goes round in circles or that has unwanted words is left out.
 """
 
 import argparse
