@@ -65,20 +65,29 @@ def command(
 
 
 def _show(console: Console, report: ImatrixReport) -> None:
-    lowest = Table("least covered", box=None)
-    lowest.add_column("tokens", justify="right")
-    lowest.add_column("zero columns", justify="right")
-    for entry in sorted(report.entries, key=lambda e: (e.tokens, -e.zero_share))[:_LOWEST]:
-        lowest.add_row(entry.name, f"{entry.tokens:,}", f"{entry.zero_share:.1%}")
-    console.print(lowest)
     resumed = f", {report.resumed_from:,} of them from before" if report.resumed_from else ""
     console.print(
         f"{report.output}: {len(report.entries):,} entries from {report.chunks:,} chunks of "
         f"{report.chunk_size:,} tokens{resumed}; {', '.join(report.datasets)}",
         soft_wrap=True, markup=False,
     )  # fmt: skip
+    _show_coverage(console, report)
     click.echo(
         f"{report.seconds:.1f} s, {report.tokens_per_second:,.0f} tokens/s on {report.device}; "
         f"activations {report.activations}",
         err=True,
     )
+
+
+def _show_coverage(console: Console, report: ImatrixReport) -> None:
+    """Say it in a line where the text reached everything, else show what it reached least."""
+    tokens = {entry.tokens for entry in report.entries}
+    if len(tokens) == 1 and not any(entry.zero_share for entry in report.entries):
+        console.print(f"each saw {tokens.pop():,} tokens, and no column was always zero")
+        return
+    lowest = Table("least covered", box=None)
+    lowest.add_column("tokens", justify="right")
+    lowest.add_column("zero columns", justify="right")
+    for entry in sorted(report.entries, key=lambda e: (e.tokens, -e.zero_share))[:_LOWEST]:
+        lowest.add_row(entry.name, f"{entry.tokens:,}", f"{entry.zero_share:.1%}")
+    console.print(lowest)
