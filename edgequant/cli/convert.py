@@ -4,8 +4,6 @@ from dataclasses import asdict
 from pathlib import Path
 
 import click
-from rich.table import Table
-from rich.text import Text
 
 from edgequant.cli import options
 from edgequant.stages.convert import ConvertReport, convert
@@ -43,18 +41,20 @@ def command(
     if as_json:
         options.print_json(asdict(report) | {"output": str(report.output)})
     elif not quiet:
-        _print_table(report)
+        _print_lines(report)
 
 
-def _print_table(report: ConvertReport) -> None:
-    table = Table(show_header=False, box=None)
-    table.add_row("output", Text(str(report.output)))
-    table.add_row("architecture", report.architecture)
-    table.add_row("type", report.outtype)
-    table.add_row("tensors", f"{report.tensors:,}")
-    table.add_row("parameters", f"{report.parameters:,}")
-    table.add_row("size", f"{report.bytes / 1e6:,.1f} MB")
-    table.add_row("time", f"{report.seconds:.1f} s")
+def _print_lines(report: ConvertReport) -> None:
+    lines = {
+        "output": report.output,
+        "architecture": report.architecture,
+        "type": report.outtype,
+        "tensors": f"{report.tensors:,}",
+        "parameters": f"{report.parameters:,}",
+        "size": f"{report.bytes / 1e6:,.1f} MB",
+        "time": f"{report.seconds:.1f} s",
+    }
+    for name, value in lines.items():
+        click.echo(f"{name:<13} {value}")
     for note in report.notes:
-        table.add_row("note", Text(note))
-    options.table_console().print(table)
+        click.echo(f"{'note':<13} {note}")
