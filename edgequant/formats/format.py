@@ -138,11 +138,11 @@ def _balance(importance: Floats) -> Floats:
 
 def dequantize(fmt: QuantFormat, data: Bytes) -> Floats:
     """Decode rows: (rows, row bytes) uint8 -> (rows, columns) float32."""
-    count = data.shape[0]
+    count, row_nbytes = data.shape
     blocks = np.ascontiguousarray(data).reshape(-1).view(fmt.block)
     decoded = np.empty((len(blocks), fmt.type.weights), np.float32)
     step = max(1, DECODE_WEIGHTS // fmt.type.weights)
     with np.errstate(invalid="ignore", over="ignore"):  # a broken scale decodes to what it says
         for start in range(0, len(blocks), step):
             fmt.decode(blocks[start : start + step], decoded[start : start + step])
-    return decoded.reshape(count, -1)
+    return decoded.reshape(count, row_nbytes // fmt.type.nbytes * fmt.type.weights)

@@ -11,7 +11,7 @@ from edgequant.formats.search import HALF_LARGEST, Fit, fan, to_half, turn, turn
 BLOCK = np.dtype([("d", "<f2"), ("qs", "u1", 16)])  # 18 bytes
 BOTTOM, TOP = -8, 7
 LARGEST = HALF_LARGEST * 8
-STARTS = fan(stretches=(-1.6, -1.2, -0.8, -0.4, 0, 0.4, 0.8))
+STARTS = fan(stretches=(-2.1, -1.7, -1.3, -0.9, -0.5, -0.1, 0.3, 0.7, 1.1))
 
 
 def encode(weights: Floats, importance: Floats | None) -> Blocks:

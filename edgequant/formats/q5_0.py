@@ -18,7 +18,7 @@ from edgequant.formats.search import HALF_LARGEST, Fit, fan, to_half, turn, turn
 BLOCK = np.dtype([("d", "<f2"), ("qh", "u1", 4), ("qs", "u1", 16)])  # 22 bytes
 BOTTOM, TOP = -16, 15
 LARGEST = HALF_LARGEST * 16
-STARTS = fan(stretches=(-2.5, -2, -1.5, -1, -0.5, 0, 0.5))
+STARTS = fan(stretches=(-3.5, -3, -2.5, -2, -1.5, -1, -0.5, 0, 0.5, 1))
 
 
 def encode(weights: Floats, importance: Floats | None) -> Blocks:

@@ -34,7 +34,7 @@ def encode(weights: Floats, importance: Floats | None) -> Blocks:
     else:
         costs = by_importance(importance, len(weights), 16)
     fit = Fit(x, costs)
-    scale = fit.symmetric(BOTTOM, TOP, STARTS)
+    scale = fit.symmetric(BOTTOM, TOP, STARTS, rounds=0)
     codes = symmetric_codes(fit, scale, BOTTOM, TOP, each=16, sweeps=1)
     fit.levels -= BOTTOM
     quants = turn_back(fit.levels).reshape(-1, 2, 4, 32)

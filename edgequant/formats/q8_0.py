@@ -4,9 +4,14 @@ import numpy as np
 
 from edgequant.blocks import Floats
 from edgequant.formats.format import Blocks, QuantFormat, register
+from edgequant.formats.search import HALF_LARGEST, inverse, to_half, turn
 
 BLOCK = np.dtype([("d", "<f2"), ("qs", "i1", 32)])  # 34 bytes
-LARGEST = np.float32(65504)
+TOP = 127
+LARGEST = HALF_LARGEST * TOP
+# Adding the float before 1/2 and cutting rounds halves away from zero, and what is next to them
+# towards it, as C's roundf does.
+ALMOST_HALF = np.nextafter(np.float32(0.5), np.float32(0))
 
 
 def encode(weights: Floats, importance: Floats | None) -> Blocks:  # noqa: ARG001 -- as ggml's
@@ -17,19 +22,14 @@ def encode(weights: Floats, importance: Floats | None) -> Blocks:  # noqa: ARG00
 
     Source: quantize_row_q8_0_ref, ggml-quants.c at llama.cpp 0c1e57098.
     """
-    largest = np.maximum(weights.max(-1), -weights.min(-1))
-    d = np.minimum(largest / np.float32(127), LARGEST)
-    inverse = np.divide(1, d, out=np.zeros_like(d), where=d >= np.finfo(np.float32).tiny)
-    scaled = weights * inverse[..., None]
-    np.clip(scaled, -127, 127, out=scaled)
-    half = np.copysign(np.float32(0.5), scaled)
-    whole = np.trunc(scaled)
-    scaled -= whole  # exact; so no sum is rounded before it is cut
-    scaled += half
-    whole += np.trunc(scaled, out=scaled)
-    blocks = np.empty(weights.shape[:-1], BLOCK)
-    blocks["d"] = d
-    blocks["qs"] = whole
+    x = turn(weights.reshape(-1, 32), LARGEST)
+    d = np.maximum.reduce(np.abs(x), 0) / np.float32(TOP)
+    x *= inverse(d)
+    x += np.copysign(ALMOST_HALF, x)
+    blocks = np.empty(weights.shape[:2], BLOCK)
+    flat = blocks.reshape(-1)
+    flat["d"] = to_half(d)
+    flat["qs"] = x.astype(np.int8).T  # the cast cuts
     return blocks
 
 

@@ -123,7 +123,7 @@ class Fit:
         p, q, r = sums[..., 0, :], sums[..., 1, :], sums[..., 2, :]
         a, b = self.sum_w, self.sum_wx
         both = a * q
-        least = both * SINGULAR
+        least = np.maximum(both * SINGULAR, NORMAL)
         both -= p * p
         regular = both > least
         over = np.divide(np.float32(1), both, out=np.zeros_like(both), where=regular)
@@ -171,13 +171,14 @@ class Fit:
                 np.copyto(kept, new, where=better)
         return scale, minimum
 
-    def symmetric(self, low: int, high: int, starts: Sequence[Start]) -> Floats:
+    def symmetric(self, low: int, high: int, starts: Sequence[Start], *, rounds: int = 1) -> Floats:
         """Search s, (n,), of either sign.
 
         Args:
             low: the lowest level, < 0; the largest magnitude is put there.
             high: the highest level.
             starts: the fan of first roundings.
+            rounds: how often levels and scale are refitted after the best start.
         """
         most: Floats = np.maximum.reduce(self.x, 0)
         least: Floats = np.minimum.reduce(self.x, 0)
@@ -190,7 +191,15 @@ class Fit:
             self.symmetric_sums(into)
         q, r = sums[:, 0], sums[:, 1]
         scale = r * inverse(q)
-        return pick(scale, scale * r)[0]
+        scale, gain = pick(scale, scale * r)
+        for _ in range(rounds):
+            self.assign_symmetric(scale, low, high)
+            q, r = self.symmetric_sums()
+            after = r * inverse(q)
+            better = after * r > gain
+            np.copyto(scale, after, where=better)
+            np.copyto(gain, after * r, where=better)
+        return scale
 
 
 def pick(*found: Floats) -> tuple[Floats, ...]:

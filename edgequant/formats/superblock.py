@@ -26,7 +26,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from edgequant.blocks import Floats
-from edgequant.formats.search import SINGULAR, Fit, inverse, to_half
+from edgequant.formats.search import NORMAL, SINGULAR, Fit, inverse, to_half
 
 CODES = np.float32(63)  # 6 bits
 HEADROOM = (-2.0, -0.3, 0.6, 2.0)  # the largest scale is aimed at code 63 minus this
@@ -162,7 +162,7 @@ class _Affine:
         terms = (c * c * q, e * e * self.fit.sum_w, c * e * p, c * r, e * self.fit.sum_wx)
         cc, ee, ce, cx, ex = (self._total(term) for term in terms)
         both = cc * ee
-        least = both * SINGULAR
+        least = np.maximum(both * SINGULAR, NORMAL)
         both -= ce * ce
         over = np.divide(np.float32(1), both, out=np.zeros_like(both), where=both > least)
         dmin = np.maximum((ce * cx - cc * ex) * over, 0)

@@ -1,0 +1,88 @@
+"""Encoding loses no more than ggml's, on random weights, on real ones, and with odd importance."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+from libggml import ggml_quantize, importances, matrices, relative_error
+
+from edgequant.blocks import Floats
+from edgequant.formats import dequantize, find, names, quantize
+
+pytestmark = pytest.mark.oracle
+
+SEARCHED = [name for name in names() if name not in {"F32", "F16", "BF16"}]
+every_search = pytest.mark.parametrize("name", SEARCHED)
+either = pytest.mark.parametrize("known", [True, False], ids=["importance", "none"])
+WORST = 1.001  # of ggml's error, on any tensor
+# The mean over tensors; what was measured on books-54m, and a little more.
+MEAN = {
+    True: {"Q4_0": 0.995, "Q4_1": 0.98, "Q5_0": 0.98, "Q5_1": 0.965, "Q8_0": 1.0,
+           "Q4_K": 0.972, "Q5_K": 0.93, "Q6_K": 0.905},
+    False: {"Q4_0": 0.9, "Q4_1": 0.8, "Q5_0": 0.9, "Q5_1": 0.8, "Q8_0": 1.0,
+            "Q4_K": 0.968, "Q5_K": 0.915, "Q6_K": 0.91},
+}  # fmt: skip
+
+
+def ratio(name: str, rows: Floats, importance: Floats | None) -> float:
+    """Our error over ggml's."""
+    fmt = find(name)
+    ours, theirs = (
+        relative_error(rows, dequantize(fmt, data), importance)
+        for data in (quantize(fmt, rows, importance), ggml_quantize(name, rows, importance))
+    )
+    return ours / theirs
+
+
+def check(name: str, known: bool, ratios: Sequence[float], labels: Sequence[str]) -> None:
+    worst = int(np.argmax(ratios))
+    said = f"{name}: mean {np.mean(ratios):.4f}, worst {ratios[worst]:.4f} ({labels[worst]})"
+    print(said, "with importance" if known else "without")
+    assert ratios[worst] <= WORST, said
+    assert np.mean(ratios) <= MEAN[known][name], said
+
+
+@every_search
+@either
+def test_the_bundled_model(name: str, known: bool, books_6m: Path) -> None:
+    rng = np.random.default_rng(6)
+    ratios, labels = [], []
+    for label, rows in matrices(books_6m):
+        importance = rng.lognormal(0, 1, rows.shape[1]).astype(np.float32) if known else None
+        ratios.append(ratio(name, rows[:96], importance))
+        labels.append(label)
+    check(name, known, ratios, labels)
+
+
+@pytest.mark.slow
+@pytest.mark.shared
+@every_search
+@either
+@pytest.mark.parametrize("model", ["books-6m", "books-54m"])
+def test_every_tensor_of_a_model(name: str, known: bool, model: str, shared: Path) -> None:
+    seen = importances(shared / "oracle" / f"{model}.imatrix.gguf")
+    ratios, labels = [], []
+    for label, rows in matrices(shared / "models" / model):
+        importance = seen.get(label) if known else None
+        ratios.append(ratio(name, rows, importance))
+        labels.append(label)
+    check(name, known, ratios, labels)
+
+
+@every_search
+@pytest.mark.parametrize("outliers", [0.0, 0.01])
+@either
+def test_gaussian_weights(name: str, outliers: float, known: bool) -> None:
+    rng = np.random.default_rng(7)
+    rows = rng.normal(size=(48, 1024)).astype(np.float32)
+    rows[rng.random(rows.shape) < outliers] *= 8
+    importance = rng.lognormal(0, 1.5, 1024).astype(np.float32) if known else None
+    assert ratio(name, rows, importance) <= WORST
+
+
+def test_q8_0_has_the_same_bytes(rng: np.random.Generator) -> None:
+    rows = rng.normal(size=(64, 512)).astype(np.float32)
+    rows[:, 3::11] = np.round(rows[:, 3::11])
+    rows[7] = 0
+    assert np.array_equal(quantize(find("Q8_0"), rows), ggml_quantize("Q8_0", rows, None))
