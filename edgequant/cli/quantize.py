@@ -57,7 +57,7 @@ def command(
             force=force, dry_run=dry_run, progress=progress,
         )  # fmt: skip
     if as_json:
-        options.print_json(asdict(report))
+        options.print_json(asdict(report) | {"output": None if output is None else str(output)})
     elif not quiet:
         _show(options.table_console(), report, output)
 

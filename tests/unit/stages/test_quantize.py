@@ -143,6 +143,23 @@ def test_rows_that_do_not_divide_are_listed_and_strict_forbids_them(
     assert not (tmp_path / "strict.gguf").exists()
 
 
+@pytest.mark.parametrize("shape", [(3, 2, 5, 14), (3, 2, 5, 64), (2, 3, 256), (7, 172)])
+@pytest.mark.parametrize("recipe", ["Q4_K_M", "Q8_0", "Q4_0"])
+def test_rows_that_fit_nothing_become_f16(
+    tmp_path: Path, rng: np.random.Generator, shape: tuple[int, ...], recipe: str
+) -> None:
+    """llama.cpp's request 20159 (a 4-D tensor) and issue 2708 (rows that are not 32s)."""
+    arrays = {"blk.0.conv.weight": rng.standard_normal(shape)}
+    source = write_model(tmp_path / "x.gguf", arrays, {"general.architecture": "x"}, "F32")
+    (tensor,) = quantize(source, tmp_path / "out.gguf", type=recipe).tensors
+    assert (tensor.type == "F16") is (shape[-1] % 32 != 0)
+    assert (tensor.fallback_from is None) is (
+        shape[-1] % BLOCK_TYPES[RECIPES[recipe].default].weights == 0
+    )
+    values = decoded(tmp_path / "out.gguf", "blk.0.conv.weight")
+    np.testing.assert_allclose(values.reshape(shape), arrays["blk.0.conv.weight"], atol=0.4)
+
+
 def test_an_unknown_architecture(tmp_path: Path, rng: np.random.Generator) -> None:
     arrays = {"blk.0.novel_thing.weight": rng.standard_normal((4, 512)),
               "blk.0.novel_bias": rng.standard_normal(512)}  # fmt: skip
@@ -271,7 +288,7 @@ def make_symlink(source: Path, path: Path) -> None:
 def test_the_output_is_never_the_input(
     tmp_path: Path, toy: Path, link: Callable[[Path, Path], None] | None
 ) -> None:
-    """llama.cpp's issue 12743: quantizing a file onto itself destroyed it."""
+    """llama.cpp's issue 12753: quantizing a file onto itself destroyed it."""
     out = toy
     if link is not None:
         out = tmp_path / "link.gguf"
