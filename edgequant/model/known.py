@@ -7,7 +7,7 @@ variant fails at once and by name, not by writing nonsense.
 INERT_CONFIG = frozenset((
     # What it is, and how it was saved.
     "architectures", "model_type", "_name_or_path", "name_or_path", "transformers_version",
-    "torch_dtype", "dtype", "auto_map", "is_llama_config", "rope_interleaved",
+    "torch_dtype", "dtype", "is_llama_config",
     "transformers.js_config", "unsloth_version", "unsloth_fixed", "_commit_hash",
     "_attn_implementation", "_attn_implementation_autoset", "_attn_implementation_internal",
     "_experts_implementation",

@@ -209,3 +209,63 @@ def test_keys_of_other_makers() -> None:
 def test_keys_are_refused(changes: dict[str, object], error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=f"m.gguf: .*{message}"):
         keyed(**changes)
+
+
+# What published checkpoints say: every key of their config.json that is more than a token id.
+SAVED: dict[str, object] = {
+    "attention_dropout": 0.0, "bos_token_id": 1, "eos_token_id": 2, "hidden_act": "silu",
+    "initializer_range": 0.02, "tie_word_embeddings": False, "torch_dtype": "bfloat16",
+    "transformers_version": "4.43.0", "use_cache": True,
+}  # fmt: skip
+PUBLISHED: dict[str, tuple[dict[str, object], HParams]] = {
+    "Llama 3.1 8B": (
+        {"architectures": ["LlamaForCausalLM"], "model_type": "llama", "attention_bias": False,
+         "hidden_size": 4096, "intermediate_size": 14336, "max_position_embeddings": 131072,
+         "mlp_bias": False, "num_attention_heads": 32, "num_hidden_layers": 32,
+         "num_key_value_heads": 8, "pretraining_tp": 1, "rms_norm_eps": 1e-5,
+         "rope_scaling": {**LLAMA3, "rope_type": "llama3"}, "rope_theta": 500000.0,
+         "vocab_size": 128256, "eos_token_id": [128001, 128008, 128009]},
+        HParams(32, 4096, 32, 8, 128, 14336, 128256, 131072, 1e-5, 5e5,
+                RopeScaling("llama3", 8.0), rope_freqs=True),
+    ),
+    "Mistral 7B v0.1": (
+        {"architectures": ["MistralForCausalLM"], "model_type": "mistral", "hidden_size": 4096,
+         "intermediate_size": 14336, "max_position_embeddings": 32768, "num_attention_heads": 32,
+         "num_hidden_layers": 32, "num_key_value_heads": 8, "rms_norm_eps": 1e-5,
+         "rope_theta": 10000.0, "sliding_window": 4096, "vocab_size": 32000},
+        HParams(32, 4096, 32, 8, 128, 14336, 32000, 32768, 1e-5, 1e4, window=4096),
+    ),
+    "Qwen2.5 7B": (
+        {"architectures": ["Qwen2ForCausalLM"], "model_type": "qwen2", "hidden_size": 3584,
+         "intermediate_size": 18944, "max_position_embeddings": 131072, "max_window_layers": 28,
+         "num_attention_heads": 28, "num_hidden_layers": 28, "num_key_value_heads": 4,
+         "rms_norm_eps": 1e-6, "rope_theta": 1000000.0, "sliding_window": 131072,
+         "use_mrope": False, "use_sliding_window": False, "vocab_size": 152064},
+        HParams(28, 3584, 28, 4, 128, 18944, 152064, 131072, 1e-6, 1e6),
+    ),
+    "Qwen3 0.6B": (
+        {"architectures": ["Qwen3ForCausalLM"], "model_type": "qwen3", "attention_bias": False,
+         "head_dim": 128, "hidden_size": 1024, "intermediate_size": 3072,
+         "max_position_embeddings": 40960, "max_window_layers": 28, "num_attention_heads": 16,
+         "num_hidden_layers": 28, "num_key_value_heads": 8, "rms_norm_eps": 1e-6,
+         "rope_scaling": None, "rope_theta": 1000000, "sliding_window": None,
+         "tie_word_embeddings": True, "use_sliding_window": False, "vocab_size": 151936},
+        HParams(28, 1024, 16, 8, 128, 3072, 151936, 40960, 1e-6, 1e6, tied=True),
+    ),
+    "SmolLM2 135M": (
+        {"architectures": ["LlamaForCausalLM"], "model_type": "llama", "attention_bias": False,
+         "hidden_size": 576, "intermediate_size": 1536, "is_llama_config": True,
+         "max_position_embeddings": 8192, "mlp_bias": False, "num_attention_heads": 9,
+         "num_hidden_layers": 30, "num_key_value_heads": 3, "pad_token_id": 2, "pretraining_tp": 1,
+         "rms_norm_eps": 1e-5, "rope_interleaved": False, "rope_scaling": None,
+         "rope_theta": 100000, "tie_word_embeddings": True,
+         "transformers.js_config": {"kv_cache_dtype": {"q4f16": "float16"}}, "vocab_size": 49152},
+        HParams(30, 576, 9, 3, 64, 1536, 49152, 8192, 1e-5, 1e5, tied=True),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_published_configs_are_read(name: str) -> None:
+    config, wanted = PUBLISHED[name]
+    assert HParams.from_config(SAVED | config, "config.json") == wanted
