@@ -1,7 +1,7 @@
 """A vocabulary on its way from a checkpoint to GGUF keys: a list with holes to be filled."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Set
+from dataclasses import dataclass, field, replace
 
 from edgequant.errors import CheckpointError
 from edgequant.tokenizer.spm import SPACE
@@ -60,6 +60,13 @@ def add_entry(entries: dict[int, Entry], number: int, text: str, *, special: boo
     else:
         plain = text.replace(SPACE, " ")
         entries[number] = Entry(plain, TokenType.USER_DEFINED, _ADDED_SCORE)
+
+
+def mark_control(entries: dict[int, Entry], texts: Set[str]) -> None:
+    """Make control tokens of those normal ones that have one of these texts."""
+    for number, entry in entries.items():
+        if entry.text in texts and entry.type == TokenType.NORMAL:
+            entries[number] = replace(entry, type=TokenType.CONTROL)
 
 
 def fill(entries: Mapping[int, Entry], rows: int, where: str) -> list[Entry]:

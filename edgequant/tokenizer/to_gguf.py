@@ -12,7 +12,7 @@ from pathlib import Path
 
 from edgequant.errors import CheckpointError
 from edgequant.tokenizer.json_file import content_of, expect, read_object
-from edgequant.tokenizer.listing import Listing, add_entry, fill
+from edgequant.tokenizer.listing import Listing, add_entry, fill, mark_control
 from edgequant.tokenizer.sentencepiece import read_sentencepiece
 from edgequant.tokenizer.tokenizer_json import read_tokenizer_json
 
@@ -35,6 +35,7 @@ def tokenizer_keys(directory: Path, vocab: int) -> dict[str, object]:
     entries = dict(listing.entries)
     for number, text, special in _added_tokens(directory, config):
         add_entry(entries, number, text, special=special)
+    mark_control(entries, _named_texts(directory, config))
     filled = fill(entries, vocab, str(directory))
     keys: dict[str, object] = {
         "model": listing.model,
@@ -97,6 +98,15 @@ def _added_tokens(directory: Path, config: Mapping[str, object]) -> Iterator[tup
 def _decoder(config: Mapping[str, object]) -> dict[str, object]:
     value = config.get("added_tokens_decoder") or {}
     return expect(value, dict, "tokenizer_config.json: added_tokens_decoder")
+
+
+def _named_texts(directory: Path, config: Mapping[str, object]) -> set[str]:
+    """Return the texts that the configs name as BOS, EOS or padding."""
+    sources = (config, read_object(directory / "special_tokens_map.json"))
+    texts = {
+        content_of(source.get(f"{s}_token")) for s in ("bos", "eos", "pad") for source in sources
+    }
+    return {text for text in texts if text}
 
 
 def _special_ids(
