@@ -42,6 +42,12 @@ class Checkpoint:
     shards: tuple[Path, ...]
     notes: tuple[str, ...]
 
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """All it is read from: the shards, and the texts and tokenizers beside them."""
+        texts = (p for p in self.directory.iterdir() if p.suffix in {".json", ".jinja", ".model"})
+        return (*self.shards, *texts)
+
 
 def open_checkpoint(spec: str, progress: Progress = SILENT) -> Checkpoint:
     """Open a directory, or a Hub id `owner/name[@revision]`, which is downloaded first.

@@ -80,7 +80,7 @@ def convert(
     """
     source = open_checkpoint(checkpoint, progress)
     started = time.monotonic()
-    check_output(output, force=force, inputs=source.shards)
+    check_output(output, force=force, inputs=source.files)
     where = str(source.directory)
     architecture, h = read_config(source.config, f"{where}/config.json")
     pairing = pair_tensors(
@@ -102,7 +102,7 @@ def convert(
     }
     notes = [*source.notes, *pairing.notes]
     infos = _choose_types(pairing.pairs, matrix_type, notes, progress)
-    _write(output, keys, pairing.pairs, infos, force, source.shards, progress)
+    _write(output, keys, pairing.pairs, infos, force, source.files, progress)
     return ConvertReport(
         output=output,
         architecture=architecture.name,

@@ -231,7 +231,8 @@ def test_output_is_not_overwritten_and_never_an_input(
     before = shard.read_bytes()
     (tmp_path / "link.gguf").symlink_to(shard)
     (tmp_path / "hard.gguf").hardlink_to(shard)
-    for path in (shard, tmp_path / "link.gguf", tmp_path / "hard.gguf"):
+    links = tmp_path / "link.gguf", tmp_path / "hard.gguf"
+    for path in (shard, *links, source / "config.json", source / "tokenizer.json"):
         with pytest.raises(FileError, match="is the input"):
             convert(str(source), path, force=True)
     assert shard.read_bytes() == before
