@@ -84,6 +84,18 @@ class CpuProgram:
         return Step(np.asarray(tokens, np.int32), past, rows, self._cache)
 
     def _walk(self, step: Step, nodes: tuple[Node, ...], watch: Watch | None) -> Array:
+        """Compute the nodes in order; what is not finite ends in logits that are not."""
+        try:
+            with np.errstate(invalid="ignore", over="ignore"):
+                return self._compute(step, nodes, watch)
+        except MemoryError:
+            raise DeviceError(
+                f"cpu: no memory for a step of {len(step.tokens):,} tokens after {step.past:,}; "
+                f"{available_bytes():,} bytes are free.",
+                hint="use a smaller --ctx, or close other programs.",
+            ) from None
+
+    def _compute(self, step: Step, nodes: tuple[Node, ...], watch: Watch | None) -> Array:
         """Compute the nodes in order, dropping each value after its last use."""
         values: dict[int, Array] = {}
         for index, node in enumerate(nodes):

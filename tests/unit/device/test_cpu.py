@@ -126,6 +126,27 @@ def test_a_cache_that_the_system_refuses(made: Made, monkeypatch: pytest.MonkeyP
         load(made, context=10**12)
 
 
+def test_a_step_that_does_not_fit_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    program = load(tiny())
+
+    def exhausted(*_: object) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr(Linear, "reference", exhausted)
+    with pytest.raises(DeviceError, match=r"a step of 9 tokens after 3; [0-9,]+ bytes"):
+        program.run(TOKENS[:9] % 4, 3)
+
+
+def test_what_is_not_finite_ends_in_logits_that_are_not(made: Made) -> None:
+    graph, weights = made
+    bad = weights["blk.0.ffn_up.weight"].data.copy()
+    bad[0, :4] = np.float32([np.inf]).view(np.uint8)
+    info = weights["blk.0.ffn_up.weight"].info
+    damaged = {**weights, info.name: Weight(info, bad)}
+    logits = load((graph, Weights(Path("made"), memoryview(b""), damaged))).run(TOKENS, 0)
+    assert not np.isfinite(logits).all()
+
+
 def test_a_format_it_cannot_decode_is_refused_at_load() -> None:
     graph, weights = tiny()
     odd = Weight(TensorInfo("out", BLOCK_TYPES["IQ1_S"], (3, 256)), np.zeros((3, 50), np.uint8))
