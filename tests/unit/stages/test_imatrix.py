@@ -1,5 +1,6 @@
 """imatrix: what is summed, how texts are taken, how a run is interrupted and taken up again."""
 
+import struct
 from dataclasses import replace
 from pathlib import Path
 
@@ -190,7 +191,7 @@ def test_refusals(folder: Path, tmp_path: Path) -> None:
         run(folder, out, chunks=2, resume=True)
     with pytest.raises(ImatrixError, match=r"is of a.txt, not of a.txt, b.txt"):
         run(folder, out, "a.txt", "b.txt", chunks=4, resume=True)
-    with pytest.raises(ImatrixError, match="has chunks of 16, not of 8 tokens"):
+    with pytest.raises(ImatrixError, match=r"has chunks of 16 tokens, not of 8\."):
         collect(folder / "model.gguf", out, texts=[folder / "a.txt"], context=8, resume=True)
     short = tmp_path / "short.txt"
     short.write_text("he")
@@ -210,6 +211,15 @@ def test_resuming_another_models_file(folder: Path, tmp_path: Path) -> None:
     write_importance(out, replace(matrix, entries=entries), force=True)
     with pytest.raises(ImatrixError, match=r"'blk\.2\.attn_k\.weight' is not a tensor"):
         run(folder, out, chunks=3, resume=True)
+
+
+def test_a_legacy_file_cannot_be_resumed(folder: Path, tmp_path: Path) -> None:
+    """It does not say how many tokens a chunk had."""
+    out = tmp_path / "i.dat"
+    out.write_bytes(struct.pack("<ii1siif", 1, 1, b"a", 1, 1, 1.0))
+    with pytest.raises(ImatrixError, match=r"has chunks of unknown size, not of 16\.") as caught:
+        run(folder, out, resume=True)
+    assert "start a new file" in caught.value.hint
 
 
 def test_an_activation_that_is_no_number_is_named(tmp_path: Path, folder: Path) -> None:
