@@ -185,11 +185,9 @@ def _check_same_run(
     output: Path, earlier: ImportanceMatrix, names: tuple[str, ...], context: int
 ) -> None:
     if earlier.chunk_size != context:
-        size = (
-            "no chunk size" if earlier.chunk_size is None else f"chunks of {earlier.chunk_size:,}"
-        )
+        size = "unknown size" if earlier.chunk_size is None else f"{earlier.chunk_size:,} tokens"
         raise ImatrixError(
-            f"{output}: has {size}, not of {context:,} tokens.",
+            f"{output}: has chunks of {size}, not of {context:,}.",
             hint="resume with the --ctx it was made with, or start a new file.",
         )
     if earlier.datasets != names:
