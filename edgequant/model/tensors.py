@@ -83,7 +83,6 @@ class TensorSpec:
         layer: its layer, None outside the layers.
         prepare: done once, at conversion.
         compute: makes a tensor that no checkpoint has (rope_freqs of llama3 scaling), float32.
-        optional: may be absent from the checkpoint.
     """
 
     name: str
@@ -93,4 +92,3 @@ class TensorSpec:
     layer: int | None = None
     prepare: Transform = KEEP
     compute: Callable[[], Floats] | None = None
-    optional: bool = False

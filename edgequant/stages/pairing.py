@@ -69,9 +69,7 @@ def pair_tensors(
     h, dropped = _settle_output(architecture, h, tensors, tie_stated, notes)
     specs = list(architecture.tensors(h))
     missing = [
-        spec.source
-        for spec in specs
-        if spec.source is not None and spec.source not in tensors and not spec.optional
+        spec.source for spec in specs if spec.source is not None and spec.source not in tensors
     ]
     if missing:
         raise CheckpointError(
