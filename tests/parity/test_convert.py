@@ -84,18 +84,33 @@ def off(ours: NDArray[np.float32], expected: NDArray[np.float32]) -> float:
     return float(np.abs(ours - expected).max() / np.abs(expected).max())
 
 
+LLAMA3 = {
+    "rope_type": "llama3",
+    "rope_theta": 10000.0,
+    "factor": 8.0,
+    "low_freq_factor": 1.0,
+    "high_freq_factor": 4.0,
+    "original_max_position_embeddings": 16,
+}
+LINEAR = {"rope_type": "linear", "rope_theta": 10000.0, "factor": 4.0}
 VARIANTS = [(name, {}) for name in CLASSES] + [
     ("LlamaForCausalLM", {"tie_word_embeddings": True}),
     ("LlamaForCausalLM", {"attention_bias": True}),
     ("LlamaForCausalLM", {"num_key_value_heads": 4, "head_dim": 32}),
+    ("LlamaForCausalLM", {"rope_parameters": LLAMA3}),
+    ("LlamaForCausalLM", {"rope_parameters": LINEAR}),
     ("Qwen2ForCausalLM", {"tie_word_embeddings": True}),
     ("Qwen3ForCausalLM", {"tie_word_embeddings": True, "head_dim": 32}),
 ]
 
 
+def label(value: object) -> str:
+    return "-".join(value) if isinstance(value, dict) else str(value)
+
+
 # llama.cpp keeps keys and values in float16, and multiplies F16 and BF16 weights with activations
 # rounded to them; a wrong permutation or a lost bias is off by a tenth and more.
-@pytest.mark.parametrize(("hf_class", "changes"), VARIANTS, ids=str)
+@pytest.mark.parametrize(("hf_class", "changes"), VARIANTS, ids=label)
 @pytest.mark.parametrize(("outtype", "bound"), [("f32", 3e-3), ("f16", 6e-3), ("bf16", 3e-2)])
 def test_llama_cpp_computes_what_transformers_does(
     tmp_path: Path, hf_class: str, changes: dict[str, object], outtype: str, bound: float

@@ -1,5 +1,9 @@
 """Conversion of a tiny checkpoint: what is written, what is decided, and what is refused."""
 
+import os
+import tracemalloc
+from dataclasses import replace
+from math import prod
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +15,7 @@ from edgequant.errors import CheckpointError, EdgequantError, FileError, Unsuppo
 from edgequant.gguf.reader import open_file
 from edgequant.source.shard import DTYPES
 from edgequant.stages.convert import FILE_TYPES, convert
-from tests.unit.source.shards import BF16
+from tests.unit.source.shards import BF16, write_raw
 from tests.unit.stages.tiny_checkpoint import EMBED, OUTPUT, TINY, UP, make_tensors, write_tiny
 
 F16, F32 = np.dtype(np.float16), np.dtype(np.float32)
@@ -255,6 +259,31 @@ def test_an_interrupt_leaves_nothing(
     with pytest.raises(KeyboardInterrupt):
         convert(str(source), tmp_path / "out.gguf")
     assert [path.name for path in tmp_path.iterdir()] == ["tiny"]
+
+
+def sparse_checkpoint(directory: Path, vocab: int) -> Path:
+    """A checkpoint whose embedding and output are a hole on the disk, read as zeros."""
+    shape = replace(TINY, embed=512, vocab=vocab)
+    write_tiny(directory, {}, hidden_size=shape.embed, vocab_size=vocab)
+    header, end = {}, 0
+    for name, size in shape.tensors():
+        start, end = end, end + 2 * prod(size)
+        header[name] = {"dtype": "BF16", "shape": size, "data_offsets": [start, end]}
+    shard = write_raw(directory / "model.safetensors", header)
+    os.truncate(shard, shard.stat().st_size + end)
+    return directory
+
+
+def test_memory_does_not_grow_with_the_model(tmp_path: Path) -> None:
+    peaks = []
+    for vocab in (4_096, 16_384):  # 8 MB and 34 MB
+        source = sparse_checkpoint(tmp_path / f"{vocab}", vocab)
+        tracemalloc.start()
+        convert(str(source), tmp_path / f"{vocab}.gguf")
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+    tokens = 12_288 * 500  # what the longer list of padding tokens may take, each a string
+    assert peaks[1] < peaks[0] + tokens < 20e6
 
 
 class Counted:
