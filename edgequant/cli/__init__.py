@@ -66,7 +66,14 @@ def main() -> None:
     except EdgequantError as error:
         if debug:
             traceback.print_exc()
-        click.echo(f"Error: {error}", err=True)
+        click.echo(f"Error: {_visible(str(error))}", err=True)
         sys.exit(1)
     except BrokenPipeError:
         sys.exit(1)
+
+
+def _visible(text: str) -> str:
+    """Escape what would command the terminal: an error quotes names out of strange files."""
+    return "".join(
+        c if c.isprintable() or c == "\n" else c.encode("unicode_escape").decode() for c in text
+    )

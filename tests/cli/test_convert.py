@@ -98,6 +98,16 @@ def test_errors_go_to_stderr_with_a_hint_and_exit_1(
     assert "Traceback" in capsys.readouterr().err
 
 
+def test_a_file_cannot_command_the_terminal(
+    tmp_path: Path, rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    tensors = make_tensors(rng) | {"\x1b[2Jé\udcff": np.zeros(3, np.float32)}
+    source = write_tiny(tmp_path / "tiny", tensors)
+    assert exit_of(monkeypatch, "convert", source, "-o", tmp_path / "a.gguf") == 1
+    assert r"'\x1b[2Jé\udcff' is left over" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     "args", [[], ["there"], ["there", "-o", "a.gguf", "--outtype", "q8_0"], ["-o", "a.gguf"]]
 )
