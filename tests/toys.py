@@ -85,12 +85,12 @@ def write_toy(path: Path, rng: np.random.Generator, fmt: str = "F16", **sizes: A
 
 
 def toy_importance(rng: np.random.Generator, **sizes: Any) -> ImportanceMatrix:
-    """Random importance for the matrices in a toy's layers."""
+    """Random importance for the matrices in a toy's layers, over four powers of ten."""
     entries = {}
     for name, shape in toy_shapes(**sizes).items():
         if len(shape) > 1 and name.startswith("blk.") and "inp" not in name:
             matrices = shape[0] if len(shape) == 3 else 1
-            sums = rng.random((matrices, shape[-1]), np.float32) * 100 + 1
+            sums = (10 ** rng.uniform(-2, 2, (matrices, shape[-1]))).astype(np.float32)
             entries[name] = Entry(sums, np.full(matrices, 1024, np.float32))
     return ImportanceMatrix(entries, ("text.txt",), 2, 512)
 

@@ -136,24 +136,8 @@ def collect(
             )
         save = _Save(output, names, context, replace=force or resume, inputs=[path, *texts])
         began = time.perf_counter()
-        progress.begin("imatrix", (len(pieces) - done) * context, "tokens")
-        try:
-            for chunk in pieces[done:]:
-                tally = tally.plus(_observe(model, chunk, process_output), str(path))
-                progress.advance(context, f"chunk {tally.chunks} of {len(pieces)}")
-                if tally.chunks % SAVE_EVERY == 0 and tally.chunks < len(pieces):
-                    save(tally)
-        except KeyboardInterrupt:
-            progress.end()
-            if tally.chunks > done:
-                save(tally)
-                progress.say(
-                    f"{output}: holds {tally.chunks:,} of {len(pieces):,} chunks; "
-                    "the same command with --resume goes on from there."
-                )
-            raise
+        tally = _feed(model, pieces, tally, save, process_output, progress)
         seconds = time.perf_counter() - began
-        progress.end()
         matrix = save(tally)
         tokens = (tally.chunks - done) * context
         return ImatrixReport(
@@ -195,6 +179,36 @@ def _check_same_run(
             f"{output}: is of {', '.join(earlier.datasets)}, not of {', '.join(names)}.",
             hint="resume with the same texts in the same order, or start a new file.",
         )
+
+
+def _feed(
+    model: Model,
+    pieces: Sequence[NDArray[np.int32]],
+    tally: Tally,
+    save: "_Save",
+    process_output: bool,
+    progress: Progress,
+) -> Tally:
+    """Add the chunks that the tally lacks; an interrupt saves those that are whole and goes on."""
+    done, context = tally.chunks, len(pieces[0])
+    progress.begin("imatrix", (len(pieces) - done) * context, "tokens")
+    try:
+        for chunk in pieces[done:]:
+            tally = tally.plus(_observe(model, chunk, process_output), str(model.path))
+            progress.advance(context, f"chunk {tally.chunks} of {len(pieces)}")
+            if tally.chunks % SAVE_EVERY == 0 and tally.chunks < len(pieces):
+                save(tally)
+    except KeyboardInterrupt:
+        progress.end()
+        if tally.chunks > done:
+            save(tally)
+            progress.say(
+                f"{save.output}: holds {tally.chunks:,} of {len(pieces):,} chunks; "
+                "the same command with --resume goes on from there."
+            )
+        raise
+    progress.end()
+    return tally
 
 
 def _observe(model: Model, chunk: NDArray[np.int32], process_output: bool) -> dict[str, Sums]:
