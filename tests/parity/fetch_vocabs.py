@@ -1,8 +1,9 @@
 """Fetches llama.cpp's own tokenizer vectors into .cache/vocabs, once.
 
-These are vocabularies as GGUF files, and for most of them texts (.inp) and their ids (.out). They are third-party files, so they are not in the repository. They come out of the source archive
-of llama-cpp-python, which pip downloads and checks (77 MB; the vectors are 100 MB unpacked).
-Run as `python tests/parity/fetch_vocabs.py`; `make test` does.
+They are vocabularies as GGUF files, most with texts (.inp) and their ids (.out). Being a third
+party's, they are not in the repository: they come out of the source archive of llama-cpp-python,
+which pip downloads and checks (77 MB; the vectors are 100 MB). Run as
+`python tests/parity/fetch_vocabs.py`; `make test` does.
 """
 
 import re
