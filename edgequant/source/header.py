@@ -16,6 +16,7 @@ from typing import TypeGuard
 from edgequant.errors import CheckpointError
 
 MAX_HEADER_BYTES = 100_000_000
+MAX_NAME = 512  # characters; messages quote names
 LFS_MARK = b"version https://git-lfs"
 
 # Bits of a value, by the names of safetensors' Dtype.
@@ -110,7 +111,8 @@ def _parse(path: Path, text: bytes) -> Mapping[str, object]:
         for key, value in pairs:
             if key in found:
                 raise CheckpointError(
-                    f"{path}: the header has '{key}' twice.", hint="save the checkpoint again."
+                    f"{path}: the header has '{key[:MAX_NAME]}' twice.",
+                    hint="save the checkpoint again.",
                 )
             found[key] = value
         return found
@@ -131,6 +133,11 @@ def _parse(path: Path, text: bytes) -> Mapping[str, object]:
 
 def _entry(path: Path, name: str, fields: object, origin: int) -> Entry:
     """Check one tensor's fields; `origin` is where tensor bytes begin in the file."""
+    if len(name) > MAX_NAME:
+        raise CheckpointError(
+            f"{path}: a tensor's name has {len(name):,} characters, over the limit of {MAX_NAME}.",
+            hint="save the checkpoint again, with shorter names.",
+        )
     broken = CheckpointError(
         f"{path}: '{name}' needs a dtype, a shape of sizes and two data_offsets, "
         f"but the header says {str(fields)[:120]}.",

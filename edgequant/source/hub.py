@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from edgequant.errors import CheckpointError
-from edgequant.progress import Progress
+from edgequant.progress import SILENT, Progress
 from edgequant.source.documents import INDEX, NOT_THE_MODEL, read_index
 
 _ID = re.compile(r"(?P<repo>[A-Za-z0-9_][\w.-]*/(?P<name>[A-Za-z0-9_][\w.-]*))(@(?P<revision>.+))?")
@@ -61,7 +61,7 @@ def download(hub_id: HubId, progress: Progress) -> Path:
             hint="give a directory with config.json and *.safetensors, or an id like owner/name.",
         ) from error
     except (OSError, transport_error) as error:
-        cached = None if _is_an_answer(error) else _cached(hub_id)
+        cached = None if _is_an_answer(error) or _is_full(error) else _cached(hub_id)
         if cached is None:
             raise _explain(hub_id, error) from error
         progress.say(f"{hub_id}: the Hub cannot be reached; using {cached}")
@@ -86,7 +86,7 @@ def _fetch(hub_id: HubId, progress: Progress) -> Path:
 
 def _select(hub_id: HubId, commit: str | None, files: set[str]) -> list[str]:
     """Choose the files to fetch: texts, tokenizer, and the shards of the model."""
-    from huggingface_hub import hf_hub_download
+    from huggingface_hub import snapshot_download
 
     if "config.json" not in files:
         kind = " (but GGUF files)" if any(name.endswith(".gguf") for name in files) else ""
@@ -96,9 +96,10 @@ def _select(hub_id: HubId, commit: str | None, files: set[str]) -> list[str]:
         )
     top = {name for name in files if "/" not in name}
     if INDEX in top:
-        shards = set(
-            read_index(Path(hf_hub_download(hub_id.repo, INDEX, revision=commit))).values()
+        fetched = snapshot_download(
+            hub_id.repo, revision=commit, allow_patterns=[INDEX], tqdm_class=_bar(SILENT)
         )
+        shards = set(read_index(Path(fetched) / INDEX).values())
     elif "model.safetensors" in top:
         shards = {"model.safetensors"}
     else:
@@ -141,6 +142,10 @@ def _is_an_answer(error: Exception) -> bool:
     return _status(error) in {401, 403, 404}
 
 
+def _is_full(error: Exception) -> bool:
+    return isinstance(error, OSError) and error.errno == errno.ENOSPC
+
+
 def _explain(hub_id: HubId, error: Exception) -> CheckpointError:
     from huggingface_hub.errors import (
         GatedRepoError,
@@ -169,9 +174,9 @@ def _explain(hub_id: HubId, error: Exception) -> CheckpointError:
             f"{hub_id}: no such directory here, not in the cache, and HF_HUB_OFFLINE is set.",
             hint="unset HF_HUB_OFFLINE, or give a directory.",
         )
-    if isinstance(error, OSError) and error.errno == errno.ENOSPC:
+    if _is_full(error):
         return CheckpointError(
-            f"{hub_id}: the disk is full at {error.filename}.",
+            f"{hub_id}: the disk filled up while it was downloaded.",
             hint="free space, or set HF_HOME to a larger disk.",
         )
     answer = f"HTTP {_status(error)}" if _status(error) else type(error).__name__

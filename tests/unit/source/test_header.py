@@ -38,6 +38,7 @@ LIES = {
     "hole at the start": ({"a": entry("F32", [2], 4, 12)}, 12, "'a' begins at byte"),
     "bytes left over": ({"a": GOOD}, 9, "the tensors end at byte .*, but the file has"),
     "unknown dtype": ({"a": entry("Q4", [2], 0, 8)}, 8, "'a' has the unknown dtype 'Q4'"),
+    "endless name": ({"a" * 10_000: GOOD}, 8, "name has 10,000 characters, over the limit of 512"),
     "tensor is no object": ({"a": [1, 2]}, 8, "'a' needs a dtype"),
     "shape is missing": ({"a": {"dtype": "F32", "data_offsets": [0, 8]}}, 8, "'a' needs a dtype"),
     "header is a list": ([1, 2], 0, "the header is a list, not an object"),

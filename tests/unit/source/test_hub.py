@@ -1,5 +1,6 @@
 """Hub ids, against a local stand-in of the Hub: what is fetched, cached, refused and explained."""
 
+import errno
 import os
 import shutil
 import socket
@@ -179,6 +180,18 @@ def test_no_network(hub: type[StandIn], monkeypatch: pytest.MonkeyPatch) -> None
     with pytest.raises(CheckpointError, match=r"the Hub cannot be reached \(ConnectE") as caught:
         open_checkpoint("owner/name")
     assert "HF_ENDPOINT" in caught.value.hint
+
+
+def test_a_full_disk(hub: type[StandIn], monkeypatch: pytest.MonkeyPatch) -> None:
+    def download(*_args: object, **_options: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device", "/cache/blob")
+
+    monkeypatch.setattr("huggingface_hub.snapshot_download", download)
+    with pytest.raises(
+        CheckpointError, match="the disk filled up while it was downloaded"
+    ) as caught:
+        open_checkpoint("owner/name")
+    assert "HF_HOME" in caught.value.hint
 
 
 def test_offline_by_wish(hub: type[StandIn], monkeypatch: pytest.MonkeyPatch) -> None:
