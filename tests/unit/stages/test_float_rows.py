@@ -5,7 +5,7 @@ from collections.abc import Callable
 import ml_dtypes
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from numpy.typing import NDArray
@@ -35,6 +35,7 @@ def test_chunks_cover_the_rows_once(shape: tuple[int, ...]) -> None:
 
 @pytest.mark.parametrize("source", DTYPES.values(), ids=str)
 @pytest.mark.parametrize("name", DTYPES)
+@settings(max_examples=20)
 @given(values=hnp.arrays(np.float32, (3, 4), elements=floats))
 def test_encode_rounds_as_astype(source: np.dtype, name: str, values: NDArray[np.float32]) -> None:
     with np.errstate(over="ignore"):
@@ -51,6 +52,7 @@ def test_encode_takes_one_dimension() -> None:
 
 
 @pytest.mark.parametrize("dtype", DTYPES.values(), ids=str)
+@settings(max_examples=30)
 @given(
     values=hnp.arrays(np.float32, (4, 3), elements=floats),
     at=st.tuples(st.integers(0, 3), st.integers(0, 2)),
