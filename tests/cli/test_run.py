@@ -179,12 +179,12 @@ def test_interrupt_keeps_the_text_and_the_figures(model: Path) -> None:
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows sends no SIGINT to one process")
 def test_ctrl_c_prints_the_figures_and_exits_130(tmp_path: Path) -> None:
-    path = write_model(tmp_path / "m.gguf", keys={"llama.context_length": 100_000})
+    keys = {"llama.context_length": 100_000, "tokenizer.ggml.eos_token_id": None}
+    path = write_model(tmp_path / "m.gguf", tokens=(*TOKENS[:EOS], "<pad>"), keys=keys)
+    words = f"-m edgequant run {path} -p x --ctx 100000 --temp 0 --device cpu".split()
     process = subprocess.Popen(
-        [sys.executable, "-m", "edgequant", "run", path, "-p", "x", "--ctx", "100000",
-         "--device", "cpu"],
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-    )  # fmt: skip
+        [sys.executable, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
     assert process.stdout is not None
     assert process.stdout.read(1)  # it has begun
     time.sleep(0.2)
