@@ -37,14 +37,22 @@ from edgequant.blocks import Bytes, Floats
 
 HALF_LARGEST = 65504.0
 NORMAL = np.float32(1e-36)  # below this, 1 / v is not to be trusted in float32
+INFINITE = np.float32(np.inf)
 SINGULAR = np.float32(1e-6)  # relative; below it a determinant is rounding noise
 
 
 def inverse(values: Floats) -> Floats:
     """1 / values, and 0 for what is zero or too small to divide by."""
-    return np.divide(
-        np.float32(1), values, out=np.zeros_like(values), where=np.abs(values) > NORMAL
-    )
+    inverted: Floats = np.reciprocal(np.where(np.abs(values) > NORMAL, values, INFINITE))
+    return inverted
+
+
+def inverse_of_difference(larger: Floats, smaller: Floats) -> Floats:
+    """1 / (larger - smaller), and 0 where the difference is rounding noise; overwrites `larger`."""
+    least = np.maximum(larger * SINGULAR, NORMAL)
+    larger -= smaller
+    inverted: Floats = np.reciprocal(np.where(larger > least, larger, INFINITE))
+    return inverted
 
 
 def to_half(values: Floats) -> Floats:
@@ -57,8 +65,8 @@ def to_half(values: Floats) -> Floats:
 class Start:
     """A first rounding: L = round(u (top + stretch) + shift), u the block scaled to 0..1.
 
-    In a symmetric search u is x over the largest magnitude, with its sign, and (top + stretch) is
-    negative, so that the largest takes the lowest level, of which there is one more.
+    A shift is above -1/2. In a symmetric search u is x over the largest magnitude, with its sign,
+    and the factor is (low - stretch) < 0: the largest takes the lowest level, there is one more.
     """
 
     stretch: float
@@ -116,27 +124,40 @@ class Fit:
         return sums
 
     def solve_affine(self, sums: Floats, *, signed: bool) -> tuple[Floats, Floats, Floats]:
-        """Return the best s, m and the gain, each (…, n), for sums (…, 3, n).
-
-        Unless `signed`, m >= 0.
-        """
-        p, q, r = sums[..., 0, :], sums[..., 1, :], sums[..., 2, :]
+        """Return the best s, m and the gain, (n,) each, for sums (3, n); m >= 0 unless `signed`."""
+        p, q, r = sums
         a, b = self.sum_w, self.sum_wx
-        both = a * q
-        least = np.maximum(both * SINGULAR, NORMAL)
-        both -= p * p
-        regular = both > least
-        over = np.divide(np.float32(1), both, out=np.zeros_like(both), where=regular)
+        over = inverse_of_difference(a * q, p * p)
         scale = (a * r - b * p) * over
         minimum = (p * r - b * q) * over
-        alone = ~regular if signed else ~regular | (minimum < 0)
+        alone = over == 0 if signed else (over == 0) | (minimum < 0)
         # One number: the scale, or the min when that explains more, as for a block all alike.
         only_scale = np.maximum(r, 0) * inverse(q)
-        only_minimum = -b * inverse(a) if signed else np.maximum(-b, 0) * inverse(a)
+        only_minimum = (-b if signed else np.maximum(-b, 0)) * inverse(a)
         level = only_scale * r < -only_minimum * b
         np.copyto(scale, np.where(level, np.float32(0), only_scale), where=alone)
         np.copyto(minimum, np.where(level, only_minimum, np.float32(0)), where=alone)
         return scale, minimum, scale * r - minimum * b
+
+    def affine_gains(self, sums: Floats, *, signed: bool) -> Floats:
+        """Return the gains of many trials, (trials, n) for sums (trials, 3, n).
+
+        As `solve_affine`'s, but for blocks whose levels are all alike: all their trials are.
+        """
+        p, q, r = sums[:, 0], sums[:, 1], sums[:, 2]
+        a, b = self.sum_w, self.sum_wx
+        over = inverse_of_difference(a * q, p * p)
+        minimum = p * r
+        minimum -= b * q
+        minimum *= over
+        gain: Floats = a * r
+        gain -= b * p
+        gain *= over  # now the scale
+        gain *= r
+        gain -= minimum * b
+        if not signed:
+            np.copyto(gain, r * inverse(q) * r, where=minimum < 0)
+        return gain
 
     def affine(
         self, top: int, starts: Sequence[Start], *, signed: bool = False, rounds: int = 1
@@ -160,9 +181,11 @@ class Fit:
             levels = np.multiply(unit, np.float32(top + start.stretch), out=self.levels)
             levels += np.float32(start.shift)
             np.rint(levels, out=levels)
-            np.clip(levels, np.float32(0), np.float32(top), out=levels)
+            if start.stretch + start.shift > 0.5:  # u is 0..1, and no shift is below -1/2
+                np.minimum(levels, np.float32(top), out=levels)
             self.affine_sums(into)
-        scale, minimum, gain = pick(*self.solve_affine(sums, signed=signed))
+        best = pick(sums, self.affine_gains(sums, signed=signed))
+        scale, minimum, gain = self.solve_affine(best, signed=signed)
         for _ in range(rounds):
             self.assign_affine(scale, minimum, top)
             after = self.solve_affine(self.affine_sums(), signed=signed)
@@ -187,11 +210,14 @@ class Fit:
         for start, into in zip(starts, sums, strict=True):
             levels = np.multiply(unit, np.float32(low - start.stretch), out=self.levels)
             np.rint(levels, out=levels)
-            np.clip(levels, np.float32(low), np.float32(high), out=levels)
+            if start.stretch - low > high + 0.5:
+                np.clip(levels, np.float32(low), np.float32(high), out=levels)
             self.symmetric_sums(into)
-        q, r = sums[:, 0], sums[:, 1]
-        scale = r * inverse(q)
-        scale, gain = pick(scale, scale * r)
+        gains = sums[:, 1] * inverse(sums[:, 0])
+        gains *= sums[:, 1]
+        q, r = pick(sums, gains)
+        scale: Floats = r * inverse(q)
+        gain = scale * r
         for _ in range(rounds):
             self.assign_symmetric(scale, low, high)
             q, r = self.symmetric_sums()
@@ -202,14 +228,20 @@ class Fit:
         return scale
 
 
-def pick(*found: Floats) -> tuple[Floats, ...]:
-    """Return, for each of n blocks, what was found by the start that gains most.
+def pick(sums: Floats, gains: Floats) -> Floats:
+    """Return the sums, (m, n), of the trial that gains most.
 
     Args:
-        found: (starts, n) each; the last is the gain.
+        sums: (trials, m, n).
+        gains: (trials, n).
     """
-    best = found[-1].argmax(0)[None]
-    return tuple(np.take_along_axis(values, best, 0)[0] for values in found)
+    best: Floats = sums[0].copy()
+    most: Floats = gains[0].copy()
+    for trial, gain in zip(sums[1:], gains[1:], strict=True):
+        better = gain > most
+        np.copyto(best, trial, where=better)
+        np.copyto(most, gain, where=better)
+    return best
 
 
 def fan(stretches: Sequence[float], shifts: Sequence[float] = (0.0,)) -> tuple[Start, ...]:

@@ -21,12 +21,14 @@ It does not know layouts, or where costs come from. Arrays are flat, (sub-blocks
 superblocks,), or (sub-blocks of one, superblocks) where superblocks are compared.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import reduce
 
 import numpy as np
 
 from edgequant.blocks import Floats
-from edgequant.formats.search import NORMAL, SINGULAR, Fit, inverse, to_half
+from edgequant.formats.search import Fit, inverse, inverse_of_difference, to_half
 
 CODES = np.float32(63)  # 6 bits
 HEADROOM = (-2.0, -0.3, 0.6, 2.0)  # the largest scale is aimed at code 63 minus this
@@ -83,47 +85,54 @@ def _across(values: Floats, each: int) -> Floats:
 def _grid(fit: Fit, scale: Floats, minimum: Floats, each: int) -> tuple[Floats, Floats, Floats]:
     """Return d, dmin (n,) and codes (2, n x each) by step 1, the levels of `fit` fixed."""
     s, m = _across(scale, each), _across(minimum, each)
-    a, b = _across(fit.sum_w, each), _across(fit.sum_wx, each)
-    p, q, r = _across(fit.affine_sums(), each)
+    sums = _across(np.stack([fit.sum_w, fit.sum_wx, *fit.affine_sums()]), each)
     aims = CODES - np.array(HEADROOM, np.float32)[:, None]
-    d_tried = to_half(s.max(0) / aims)  # (aims, n)
-    dmin_tried = to_half(m.max(0) / aims)
-    per_min = inverse(dmin_tried)[:, None]
+    d_tried, dmin_tried = to_half(s.max(0) / aims), to_half(m.max(0) / aims)  # (aims, n)
+    every_pair = _trials(sums, s, d_tried[:, None, None], dmin_tried[:, None])
+    least = reduce(np.minimum, (error for _, _, error in every_pair))
+    total = least.sum(2).reshape(-1, s.shape[1])  # (aims x aims, n)
+    best = total.argmin(0)
+    everyone = np.arange(len(best))
+    d = d_tried[best // len(aims), everyone]
+    dmin = dmin_tried[best % len(aims), everyone]
+    (codes, mins, lowest), *others = _trials(sums, s, d, dmin)
+    for other_codes, other_mins, error in others:
+        better = error < lowest
+        np.copyto(codes, other_codes, where=better)
+        np.copyto(mins, other_mins, where=better)
+        np.copyto(lowest, error, where=better)
+    return d, dmin, np.stack([codes.T.reshape(-1), mins.T.reshape(-1)])
+
+
+def _trials(
+    sums: Floats, scale: Floats, d: Floats, dmin: Floats
+) -> Iterator[tuple[Floats, Floats, Floats]]:
+    """Yield scale codes, the best min codes, and E, for codes about scale / d.
+
+    Args:
+        sums: (5, each, n), A, B, P, Q and R.
+        scale: (each, n).
+        d: (…, n), broadcast against (…, each, n).
+        dmin: the same.
+    """
+    a, b, p, q, r = sums
+    nearest = np.rint(scale * inverse(d))
+    per_dmin = inverse(dmin)
     per_a = inverse(a)
-    shape = (len(aims), *s.shape)
-    best = np.full(s.shape[1], np.inf, np.float32)
-    d, dmin = np.zeros_like(best), np.zeros_like(best)
-    codes = np.zeros((2, *s.shape), np.float32)
-    everyone = np.arange(s.shape[1])
-    for d_now in d_tried:
-        nearest = np.rint(s * inverse(d_now))
-        error = np.full(shape, np.inf, np.float32)  # of each dmin
-        chosen = np.zeros((2, *shape), np.float32)
-        for step in (0, 1, -1):
-            code = np.clip(nearest + np.float32(step), 0, CODES)
-            value = code * d_now
-            slope = b - value * p  # half of dE/dm at m = 0
-            min_code = np.rint((-slope * per_a) * per_min)
-            np.clip(min_code, 0, CODES, out=min_code)
-            mins = min_code * dmin_tried[:, None]
-            trial = mins * a
-            trial += 2 * slope
-            trial *= mins
-            trial += value * (value * q - 2 * r)
-            better = trial < error
-            np.copyto(error, trial, where=better)
-            np.copyto(chosen[0], code, where=better)
-            np.copyto(chosen[1], min_code, where=better)
-        total = error.sum(1)  # (aims, n)
-        pair = total.argmin(0)
-        least = total[pair, everyone]
-        better = least < best
-        np.copyto(best, least, where=better)
-        np.copyto(d, d_now, where=better)
-        np.copyto(dmin, dmin_tried[pair, everyone], where=better)
-        taken = chosen[:, pair, :, everyone]  # (n, 2, each)
-        np.copyto(codes, np.moveaxis(taken, 0, -1), where=better)
-    return d, dmin, np.ascontiguousarray(np.moveaxis(codes, 1, 2)).reshape(2, -1)
+    for step in (0, 1, -1):
+        codes = np.clip(nearest + np.float32(step), 0, CODES)
+        value = codes * d
+        slope = value * p
+        slope -= b
+        mins = (slope * per_a) * per_dmin
+        np.rint(mins, out=mins)
+        np.clip(mins, 0, CODES, out=mins)
+        error = mins * dmin
+        linear = error * a
+        linear -= 2 * slope
+        error *= linear
+        error += value * (value * q - 2 * r)
+        yield codes, mins, error
 
 
 class _Affine:
@@ -161,10 +170,7 @@ class _Affine:
         p, q, r = self.sums
         terms = (c * c * q, e * e * self.fit.sum_w, c * e * p, c * r, e * self.fit.sum_wx)
         cc, ee, ce, cx, ex = (self._total(term) for term in terms)
-        both = cc * ee
-        least = np.maximum(both * SINGULAR, NORMAL)
-        both -= ce * ce
-        over = np.divide(np.float32(1), both, out=np.zeros_like(both), where=both > least)
+        over = inverse_of_difference(cc * ee, ce * ce)
         dmin = np.maximum((ce * cx - cc * ex) * over, 0)
         d = np.where(dmin > 0, (cx * ee - ce * ex) * over, cx * inverse(cc))
         d, dmin = to_half(np.maximum(d, 0)), to_half(dmin)

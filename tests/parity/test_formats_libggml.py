@@ -18,7 +18,7 @@ either = pytest.mark.parametrize("known", [True, False], ids=["importance", "non
 WORST = 1.001  # of ggml's error, on any tensor
 # The mean over tensors; what was measured on books-54m, and a little more.
 MEAN = {
-    True: {"Q4_0": 0.995, "Q4_1": 0.98, "Q5_0": 0.98, "Q5_1": 0.965, "Q8_0": 1.0,
+    True: {"Q4_0": 0.995, "Q4_1": 0.985, "Q5_0": 0.98, "Q5_1": 0.965, "Q8_0": 1.0,
            "Q4_K": 0.972, "Q5_K": 0.93, "Q6_K": 0.905},
     False: {"Q4_0": 0.9, "Q4_1": 0.8, "Q5_0": 0.9, "Q5_1": 0.8, "Q8_0": 1.0,
             "Q4_K": 0.968, "Q5_K": 0.915, "Q6_K": 0.91},
