@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
-from tiny_model import CONTEXT, TEMPLATE, write_model
+from tiny_model import CONTEXT, EOS, TEMPLATE, TOKENS, write_model
 
 from edgequant.cli import cli
 from edgequant.device import open_device
