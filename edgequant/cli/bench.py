@@ -84,6 +84,7 @@ def _table(speeds: Sequence[Speed]) -> Table:
     table.add_column("size", justify="right")
     table.add_column("params", justify="right")
     table.add_column("backend")
+    table.add_column("threads", justify="right")
     table.add_column("test", justify="right")
     table.add_column("t/s", justify="right")
     for speed in speeds:
@@ -92,6 +93,7 @@ def _table(speeds: Sequence[Speed]) -> Table:
             f"{speed.model_size / 2**20:,.2f} MiB",
             f"{speed.model_n_params / 1e6:,.2f} M",
             speed.backends,
+            str(speed.n_threads),
             speed.test,
             f"{speed.avg_ts:,.2f} ± {speed.stddev_ts:,.2f}",
         )

@@ -115,9 +115,11 @@ class CpuDevice:
 
     name = "cpu"
     activations = "float32"
+    cache = "f32"
 
     def __init__(self) -> None:
-        self.description = f"NumPy {np.__version__}, {_blas()}, {_threads()} threads"
+        self.threads = _threads()
+        self.description = f"NumPy {np.__version__}, {_blas()}, {self.threads} threads"
 
     def load(self, graph: Graph, weights: Weights, *, context: int) -> CpuProgram:
         """Make a program; see `Device`."""

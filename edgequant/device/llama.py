@@ -203,6 +203,7 @@ class LlamaDevice:
     """Implements `Device`; `activations` speaks of the files loaded so far."""
 
     name = "llama"
+    cache = "f16"
 
     def __init__(self, threads: int) -> None:
         self.threads = threads

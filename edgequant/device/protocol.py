@@ -98,11 +98,15 @@ class Device(Protocol):
         name: as given to `--device`, such as "cpu".
         description: for reports: the hardware and library, with versions.
         activations: the type that linear layers' inputs are rounded to, such as "float32".
+        cache: the type of the KV cache, such as "f16".
+        threads: of the CPU that compute; 0 for a device that does not compute there.
     """
 
     name: str
     description: str
     activations: str
+    cache: str
+    threads: int
 
     def load(self, graph: Graph, weights: Weights, *, context: int) -> Program:
         """Make a program.

@@ -44,6 +44,9 @@ class Speed:
     model_n_params: int
     n_batch: int
     n_ubatch: int
+    n_threads: int
+    type_k: str
+    type_v: str
     n_prompt: int
     n_gen: int
     n_depth: int
@@ -173,6 +176,9 @@ def _report(model: Model, test: _Test, samples: Iterable[int]) -> Speed:
         model_n_params=sum(info.weights for info in model.file.tensors.values()),
         n_batch=BATCH,
         n_ubatch=BATCH,
+        n_threads=model.device.threads,
+        type_k=model.device.cache,
+        type_v=model.device.cache,
         n_prompt=test.prompt,
         n_gen=test.gen,
         n_depth=test.depth,

@@ -38,7 +38,7 @@ class Candidate:
     """How far a model is from the reference.
 
     Attributes:
-        name: the file's name.
+        name: the file's name; its path if two files have one name.
         bytes: the file's size.
         kl: mean KL(reference || candidate), nats a token.
         kl_error: its standard error.
@@ -135,8 +135,10 @@ def compare(
         return Comparison(
             reference=Reference(reference.name, reference.stat().st_size, found.mean, found.error),
             candidates=tuple(
-                _summarise(path, tally, scores)
-                for path, tally in zip(candidates, tallies, strict=True)
+                _summarise(path, name, tally, scores)
+                for path, name, tally in zip(
+                    candidates, _tell_apart(candidates), tallies, strict=True
+                )
             ),
             tokens=len(scores),
             chunks=len(pieces),
@@ -167,13 +169,19 @@ def _score_chunk(
             tally.same_top.append(same_top(reference, logits))
 
 
-def _summarise(path: Path, tally: _Tally, base: Scores) -> Candidate:
+def _tell_apart(paths: Sequence[Path]) -> tuple[str, ...]:
+    """Return the files' names, or the paths where two have one name."""
+    names = [path.name for path in paths]
+    return tuple(names if len(set(names)) == len(names) else map(str, paths))
+
+
+def _summarise(path: Path, name: str, tally: _Tally, base: Scores) -> Candidate:
     scores = np.concatenate(tally.surprise)
     kl = estimate(np.concatenate(tally.divergence))
     perplexity = estimate(scores).perplexity
     ratio = estimate(scores - base).perplexity
     return Candidate(
-        name=path.name,
+        name=name,
         bytes=path.stat().st_size,
         kl=kl.mean,
         kl_error=kl.error,

@@ -13,7 +13,7 @@ from edgequant.progress import SILENT, Progress
 from edgequant.runtime.memory import peak_bytes
 from edgequant.runtime.model import Model, open_model
 from edgequant.runtime.sampler import Sampler
-from edgequant.runtime.session import Session
+from edgequant.runtime.session import BATCH, Session
 from edgequant.runtime.template import render_chat
 
 
@@ -88,7 +88,9 @@ def generate(
         sampler = Sampler(sampling or Sampling())
         session = model.session()
         progress.begin("prefill", len(ids), "tokens")
-        logits = session.prefill(ids)
+        for start in range(0, len(ids), BATCH):
+            logits = session.prefill(ids[start : start + BATCH])
+            progress.advance(min(BATCH, len(ids) - start))
         progress.end()
         prefilled = time.perf_counter()
         tokens = _Continuation(session, sampler, model.tokenizer.end_of_generation, ids)

@@ -84,6 +84,8 @@ def test_compare_reckons_kl_and_ratio(folder: Path) -> None:
     picked = np.arange(len(targets[0])), targets[0]
     assert report["reference"]["name"] == "f16.gguf"
     assert [model["name"] for model in report["candidates"]] == files[1:]
+    twice = read_json("compare", *[folder / "f16.gguf"] * 3, "-f", folder / "t.txt", "--ctx", CTX)
+    assert twice["candidates"][0]["name"] == str(folder / "f16.gguf")
     base = -rows[0][picked]
     assert report["reference"]["perplexity"] == pytest.approx(math.exp(base.mean()), rel=1e-5)
     for model, found in zip(report["candidates"], rows[1:], strict=True):
