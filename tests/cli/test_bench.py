@@ -16,7 +16,8 @@ from edgequant.errors import UnsupportedError
 FIELDS = {
     "build_commit", "cpu_info", "backends", "model_filename", "model_type", "model_size",
     "model_n_params", "n_batch", "n_ubatch", "n_threads", "type_k", "type_v", "n_prompt",
-    "n_gen", "n_depth", "test_time", "avg_ns", "stddev_ns", "avg_ts", "stddev_ts", "samples_ns", "samples_ts",
+    "n_gen", "n_depth", "test_time", "avg_ns", "stddev_ns", "avg_ts", "stddev_ts",
+    "samples_ns", "samples_ts",
 }  # fmt: skip
 
 
