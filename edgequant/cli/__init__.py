@@ -7,6 +7,7 @@ The command table is lazy: a command's module, and what it imports, loads when i
 import importlib
 import sys
 import traceback
+from io import TextIOWrapper
 
 import click
 
@@ -55,6 +56,11 @@ def cli() -> None:
 def main() -> None:
     """Run the command line and exit: 0 done, 1 our errors, 2 usage, 130 interrupted."""
     debug = "--debug" in sys.argv
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(
+            stream, TextIOWrapper
+        ):  # a model may write what the terminal's encoding lacks
+            stream.reconfigure(errors="replace")
     try:
         cli.main(standalone_mode=False)
     except click.ClickException as error:

@@ -1,5 +1,6 @@
 """`edgequant run`: text from a prompt."""
 
+import re
 import sys
 from dataclasses import asdict
 from pathlib import Path
@@ -10,6 +11,9 @@ from edgequant.cli import options
 from edgequant.device.protocol import Sampling
 from edgequant.errors import TextError
 from edgequant.stages.generate import Generation, generate
+
+# What a model writes must not command the terminal: control characters but for tab and line end.
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
 @click.command("run")
@@ -107,6 +111,8 @@ def _read_stdin() -> str:
 
 
 def _write(text: str) -> None:
+    if sys.stdout.isatty():
+        text = _CONTROL.sub(lambda match: repr(match[0])[1:-1], text)
     sys.stdout.write(text)
     sys.stdout.flush()
 

@@ -1,6 +1,7 @@
 """`edgequant run` on a tiny model: what comes out where, when it stops, and what it refuses."""
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -13,6 +14,7 @@ from click.testing import CliRunner, Result
 from tiny_model import CONTEXT, EOS, TEMPLATE, TOKENS, write_model
 
 from edgequant.cli import cli
+from edgequant.cli.run import _write
 from edgequant.device import open_device
 from edgequant.errors import TextError, UnsupportedError
 from edgequant.runtime.model import open_model
@@ -194,6 +196,32 @@ def test_ctrl_c_prints_the_figures_and_exits_130(tmp_path: Path) -> None:
     assert b"stopped by  interrupt" in errors
     assert b"peak memory" in errors
     assert b"Traceback" not in errors
+
+
+def test_an_encoding_that_lacks_letters_is_no_error(model: Path) -> None:
+    words = f"-m edgequant run {model} -p x -n 9 --temp 0 --device cpu -q".split()
+    done = subprocess.run(
+        [sys.executable, *words],
+        capture_output=True,
+        check=True,
+        env=os.environ | {"PYTHONIOENCODING": "ascii"},
+    )
+    text = read_json(model, "-p", "x", "-n", 9, "--temp", 0)["text"]
+    assert not text.isascii()
+    assert done.stdout == (text + "\n").encode("ascii", "replace")
+    assert done.stderr == b""
+
+
+def test_control_characters_do_not_reach_a_terminal(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = "\x1b]0;title\x07 a\tb\n \x9b31m é 日本\u3000語 👩\u200d💻"
+    _write(text)
+    assert capsys.readouterr().out == text
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    _write(text)
+    shown = "\\x1b]0;title\\x07 a\tb\n \\x9b31m é 日本\u3000語 👩\u200d💻"
+    assert capsys.readouterr().out == shown
 
 
 @pytest.mark.parametrize(
