@@ -82,7 +82,8 @@ def read_legacy(path: Path) -> ImportanceMatrix:
         if not sums.size:
             raise ImatrixError(f"{path}: '{name}' has 0 values.", hint=_HINT)
         entries[name] = Entry(sums[None, :], np.array([calls], np.float32))
-    chunks, datasets = 0, ()
+    chunks = 0
+    datasets: tuple[str, ...] = ()
     if content.left:
         chunks = content.integer("the number of chunks")
         datasets = (content.text("the name of the text"),)

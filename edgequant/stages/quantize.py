@@ -7,6 +7,7 @@ and never a tensor. All that can be known to be wrong is found before the first 
 import os
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from pathlib import Path
 
 from edgequant.blocks import TensorInfo
@@ -14,7 +15,7 @@ from edgequant.errors import UnsupportedError
 from edgequant.formats import find
 from edgequant.gguf.reader import GGUFFile, open_file
 from edgequant.gguf.spec import string, u32
-from edgequant.gguf.writer import check_output, open_output
+from edgequant.gguf.writer import Output, check_output, open_output
 from edgequant.model.assignment import Assignment, assign, read_sizes
 from edgequant.model.imatrix_file import read_importance
 from edgequant.model.importance import ImportanceMatrix
@@ -76,17 +77,28 @@ def quantize(
             if output is None:
                 raise ValueError("an output is needed unless it is a dry run")
             keys = _keys(file, recipe, imatrix, matrix)
-            tensors = [a.info for a in plan]
-            progress.begin(f"quantize to {recipe.name}", sum(i.nbytes for i in infos), "bytes")
-            with open_output(output, keys, tensors, force=force, inputs=inputs) as out:
-                for chunk, (data, loss) in in_order(recode, _chunks(file, plan, matrix), threads):
-                    name = chunk.weight.name
-                    out.append(name, data)
-                    losses[name] = losses.get(name, Loss()).plus(loss)
-                    progress.advance(chunk.nbytes, name)
-            progress.end()
+            with open_output(
+                output, keys, [a.info for a in plan], force=force, inputs=inputs
+            ) as out:
+                progress.begin(f"quantize to {recipe.name}", sum(i.nbytes for i in infos), "bytes")
+                losses = _write(out, _chunks(file, plan, matrix), threads, progress)
+                progress.end()
     timing = Timing(time.monotonic() - started, threads)
     return make_report(recipe.name, plan, matrix, losses, timing)
+
+
+def _write(
+    out: Output, chunks: Iterator[Chunk], threads: int, progress: Progress
+) -> dict[str, Loss]:
+    """Encode in threads, write in order; returns what each tensor lost, by name."""
+    losses: dict[str, Loss] = {}
+    with closing(in_order(recode, chunks, threads)) as results:  # ends the threads on any error
+        for chunk, (data, loss) in results:
+            name = chunk.weight.name
+            out.append(name, data)
+            losses[name] = losses.get(name, Loss()).plus(loss)
+            progress.advance(chunk.nbytes, name)
+    return losses
 
 
 def _processors() -> int:

@@ -5,7 +5,7 @@ or recipes.
 """
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TypeVar
@@ -161,7 +161,7 @@ def _measure(x: Floats, decoded: Floats, importance: Floats | None, clipped: int
     )
 
 
-def in_order(work: Callable[[T], R], items: Iterable[T], threads: int) -> Iterator[tuple[T, R]]:
+def in_order(work: Callable[[T], R], items: Iterable[T], threads: int) -> Generator[tuple[T, R]]:
     """Work on items in threads and yield (item, result) in their order, few ahead of the reader."""
     ahead: deque[tuple[T, Future[R]]] = deque()
     pool = ThreadPoolExecutor(threads)
