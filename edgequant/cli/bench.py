@@ -13,34 +13,27 @@ from edgequant.cli import options
 from edgequant.stages.bench import Speed, measure_speed
 
 
-class _Counts(click.ParamType[tuple[int, ...]]):
-    """Whole numbers between commas."""
-
-    name = "numbers"
-
-    def convert(
-        self, value: object, param: click.Parameter | None, ctx: click.Context | None
-    ) -> tuple[int, ...]:
-        """Return the numbers; click's usage error otherwise."""
-        items = str(value).split(",")
-        if not all(re.fullmatch("[0-9]{1,7}", item) for item in items):
-            self.fail(f"{value!r} is not whole numbers between commas.", param, ctx)
-        return tuple(int(item) for item in items)
+def _counts(_ctx: click.Context, param: click.Parameter, value: str) -> tuple[int, ...]:
+    """Read whole numbers between commas."""
+    items = value.split(",")
+    if not all(re.fullmatch("[0-9]{1,7}", item) for item in items):
+        raise click.BadParameter(f"{value!r} is not whole numbers between commas.", param=param)
+    return tuple(int(item) for item in items)
 
 
 @click.command("bench")
 @click.argument("model", metavar="MODEL.gguf", type=click.Path(path_type=Path))
 @click.option(
-    "-p", "--prompt", "prompts", type=_Counts(), default="512", show_default=True, metavar="N,...",
-    help="Tokens to prefill; 0 for no such test.",
+    "-p", "--prompt", "prompts", default="512", show_default=True, metavar="N,...",
+    callback=_counts, help="Tokens to prefill; 0 for no such test.",
 )  # fmt: skip
 @click.option(
-    "-n", "--gen", "gens", type=_Counts(), default="128", show_default=True, metavar="N,...",
-    help="Tokens to decode; 0 for no such test.",
+    "-n", "--gen", "gens", default="128", show_default=True, metavar="N,...",
+    callback=_counts, help="Tokens to decode; 0 for no such test.",
 )  # fmt: skip
 @click.option(
-    "-d", "--depth", "depths", type=_Counts(), default="0", show_default=True, metavar="N,...",
-    help="Tokens in the cache before each test.",
+    "-d", "--depth", "depths", default="0", show_default=True, metavar="N,...",
+    callback=_counts, help="Tokens in the cache before each test.",
 )  # fmt: skip
 @click.option(
     "-r", "--repetitions", type=click.IntRange(1, 1000), default=5, show_default=True,

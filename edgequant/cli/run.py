@@ -1,5 +1,6 @@
 """`edgequant run`: text from a prompt."""
 
+import math
 import re
 import sys
 from dataclasses import asdict
@@ -16,6 +17,13 @@ from edgequant.stages.generate import Generation, generate
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
+def _finite(_ctx: click.Context, param: click.Parameter, value: float) -> float:
+    """Refuse nan and infinity, which compare as if they were in a range."""
+    if not math.isfinite(value):
+        raise click.BadParameter(f"{value} is not in the range of finite numbers.", param=param)
+    return value
+
+
 @click.command("run")
 @click.argument("model", metavar="MODEL.gguf", type=click.Path(path_type=Path))
 @click.option(
@@ -28,7 +36,7 @@ _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 @click.option("--chat", is_flag=True, help="Put the prompt in the model's chat template.")
 @click.option(
     "--temp", type=click.FloatRange(min=0), default=0.8, show_default=True, metavar="T",
-    help="Temperature; 0 takes the likeliest token.",
+    callback=_finite, help="Temperature; 0 takes the likeliest token.",
 )  # fmt: skip
 @click.option(
     "--top-k", type=click.IntRange(min=0), default=40, show_default=True, metavar="K",
@@ -36,11 +44,11 @@ _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 )  # fmt: skip
 @click.option(
     "--top-p", type=click.FloatRange(0, 1), default=0.95, show_default=True, metavar="P",
-    help="Draw from the likeliest tokens that have this share of the probability; 1 for all.",
+    callback=_finite, help="Draw from the likeliest tokens that have this share of the probability; 1 for all.",
 )  # fmt: skip
 @click.option(
     "--min-p", type=click.FloatRange(0, 1), default=0.05, show_default=True, metavar="P",
-    help="Drop tokens less likely than this share of the likeliest; 0 for none.",
+    callback=_finite, help="Drop tokens less likely than this share of the likeliest; 0 for none.",
 )  # fmt: skip
 @click.option(
     "--repeat-penalty", type=click.FloatRange(min=0, min_open=True), default=1.0,
@@ -48,7 +56,7 @@ _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 )  # fmt: skip
 @click.option(
     "--seed", type=click.IntRange(0, 2**32 - 1), metavar="S",
-    help="Of the draws, 0 to 2^32 - 1; left out, one is chosen and printed.",
+    callback=_finite, help="Of the draws, 0 to 2^32 - 1; left out, one is chosen and printed.",
 )  # fmt: skip
 @click.option(
     "--ctx", "context", type=click.IntRange(min=1), metavar="N",
