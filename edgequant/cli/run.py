@@ -44,7 +44,8 @@ def _finite(_ctx: click.Context, param: click.Parameter, value: float) -> float:
 )  # fmt: skip
 @click.option(
     "--top-p", type=click.FloatRange(0, 1), default=0.95, show_default=True, metavar="P",
-    callback=_finite, help="Draw from the likeliest tokens that have this share of the probability; 1 for all.",
+    callback=_finite,
+    help="Draw from the likeliest tokens that have this share of the probability; 1 for all.",
 )  # fmt: skip
 @click.option(
     "--min-p", type=click.FloatRange(0, 1), default=0.05, show_default=True, metavar="P",
@@ -52,11 +53,12 @@ def _finite(_ctx: click.Context, param: click.Parameter, value: float) -> float:
 )  # fmt: skip
 @click.option(
     "--repeat-penalty", type=click.FloatRange(min=0, min_open=True), default=1.0,
-    show_default=True, metavar="R", help="Make the last 64 tokens less likely; 1 for not.",
+    show_default=True, metavar="R", callback=_finite,
+    help="Make the last 64 tokens less likely; 1 for not.",
 )  # fmt: skip
 @click.option(
     "--seed", type=click.IntRange(0, 2**32 - 1), metavar="S",
-    callback=_finite, help="Of the draws, 0 to 2^32 - 1; left out, one is chosen and printed.",
+    help="Of the draws, 0 to 2^32 - 1; left out, one is chosen and printed.",
 )  # fmt: skip
 @click.option(
     "--ctx", "context", type=click.IntRange(min=1), metavar="N",

@@ -229,7 +229,7 @@ def test_control_characters_do_not_reach_a_terminal(
     [
         ("--temp", -1), ("--top-k", -1), ("--top-p", 1.5), ("--min-p", -0.1), ("--seed", -1),
         ("--repeat-penalty", 0), ("--ctx", 0), ("-n", -2),
-        ("--temp", "nan"), ("--temp", "inf"), ("--top-p", "nan"),
+        ("--temp", "nan"), ("--temp", "inf"), ("--top-p", "nan"), ("--repeat-penalty", "nan"),
     ],
 )  # fmt: skip
 def test_numbers_out_of_range_are_usage_errors(model: Path, arguments: tuple[object, ...]) -> None:
