@@ -8,6 +8,7 @@ reads no Hugging Face file and no tensor.
 
 import re
 from collections.abc import Mapping, Sequence
+from operator import add
 
 from edgequant.errors import GGUFError, UnsupportedError
 from edgequant.tokenizer.bpe import ByteLevelBpe, bytes_of
@@ -145,22 +146,26 @@ def _merges(vocabulary: Vocabulary, usable: Mapping[str, int]) -> Sequence[tuple
     A merge is written "left right"; a token may begin with a space itself. A merge that makes a
     control token can never be wanted, and is left out.
     """
-    pairs: dict[tuple[str, str], None] = {}
     merges = vocabulary.strings("merges")
-    for rank, merge in enumerate(merges):
-        left, _, right = merge.partition(" ")
-        if not left:
-            left, _, right = merge[1:].partition(" ")
-            left = " " + left
-        if left + right in usable and left in usable and right in usable:
-            pairs[left, right] = None
-        elif not right or not {left, right, left + right} <= vocabulary.ids.keys():
+    cuts = [max(merge.find(" ", 1), 0) for merge in merges]
+    lefts = [merge[:cut] for merge, cut in zip(merges, cuts, strict=True)]
+    rights = [merge[cut + 1 :] for merge, cut in zip(merges, cuts, strict=True)]
+    unions = list(map(add, lefts, rights))
+    known = usable.keys()
+    # Nearly always all is well, and there may be 500,000 merges.
+    if all(set(part) <= known for part in (lefts, rights, unions)):
+        return list(dict.fromkeys(zip(lefts, rights, strict=True)))
+    wanted: dict[tuple[str, str], None] = {}
+    for rank, parts in enumerate(zip(lefts, rights, unions, strict=True)):
+        if known >= set(parts):
+            wanted[parts[:2]] = None
+        elif not vocabulary.ids.keys() >= set(parts):
             raise GGUFError(
-                f"{vocabulary.where}: merge {rank:,} of {len(merges):,} is {merge!r}, which is not "
-                "two tokens that make a third.",
+                f"{vocabulary.where}: merge {rank:,} of {len(merges):,} is {merges[rank]!r}, which "
+                "is not two tokens that make a third.",
                 hint=RECONVERT,
             )
-    return list(pairs)
+    return list(wanted)
 
 
 def _specials(
