@@ -26,9 +26,10 @@ from dataclasses import dataclass
 from functools import reduce
 
 import numpy as np
+from numpy.typing import NDArray
 
 from edgequant.blocks import Floats
-from edgequant.formats.search import Fit, inverse, inverse_of_difference, to_half
+from edgequant.formats.search import Fit, blend, inverse, inverse_of_difference, to_half
 
 CODES = np.float32(63)  # 6 bits
 HEADROOM = (-2.0, -0.3, 0.6, 2.0)  # the largest scale is aimed at code 63 minus this
@@ -98,9 +99,9 @@ def _grid(fit: Fit, scale: Floats, minimum: Floats, each: int) -> tuple[Floats, 
     (codes, mins, lowest), *others = _trials(sums, s, d, dmin)
     for other_codes, other_mins, error in others:
         better = error < lowest
-        np.copyto(codes, other_codes, where=better)
-        np.copyto(mins, other_mins, where=better)
-        np.copyto(lowest, error, where=better)
+        blend(codes, other_codes, better)
+        blend(mins, other_mins, better)
+        blend(lowest, error, better)
     return d, dmin, np.stack([codes.T.reshape(-1), mins.T.reshape(-1)])
 
 
@@ -176,8 +177,8 @@ class _Affine:
         d, dmin = to_half(np.maximum(d, 0)), to_half(dmin)
         error, sums = self._try(self.codes, np.repeat(d, self.each), np.repeat(dmin, self.each))
         better = self._total(error) < self._total(self.error)
-        np.copyto(self.d, d, where=better)
-        np.copyto(self.dmin, dmin, where=better)
+        blend(self.d, d, better)
+        blend(self.dmin, dmin, better)
         self._spread()
         self._keep(np.repeat(better, self.each), self.codes, error, sums)
 
@@ -201,10 +202,10 @@ class _Affine:
         error, sums = self._try(codes, self._d, self._dmin)
         self._keep(error < self.error, codes, error, sums)
 
-    def _keep(self, better: np.ndarray, codes: Floats, error: Floats, sums: Floats) -> None:
-        np.copyto(self.codes, codes, where=better)
-        np.copyto(self.error, error, where=better)
-        np.copyto(self.sums, sums, where=better)
+    def _keep(self, better: NDArray[np.bool_], codes: Floats, error: Floats, sums: Floats) -> None:
+        blend(self.codes, codes, better)
+        blend(self.error, error, better)
+        blend(self.sums, sums, better)
 
     def _total(self, values: Floats) -> Floats:
         total: Floats = values.reshape(-1, self.each).sum(1)
@@ -228,18 +229,18 @@ def symmetric_codes(
         refitted_wide = np.repeat(refitted, each)
         after, after_sums = _try_symmetric(fit, codes * refitted_wide, low, high)
         better = after.reshape(-1, each).sum(1) < error.reshape(-1, each).sum(1)
-        np.copyto(d, refitted, where=better)
+        blend(d, refitted, better)
         better = np.repeat(better, each)
-        np.copyto(wide, refitted_wide, where=better)
-        np.copyto(error, after, where=better)
-        np.copyto(sums, after_sums, where=better)
+        blend(wide, refitted_wide, better)
+        blend(error, after, better)
+        blend(sums, after_sums, better)
         for step in MOVES:
             moved = np.clip(codes + np.float32(step), -128, 127)
             after, after_sums = _try_symmetric(fit, moved * wide, low, high)
             better = after < error
-            np.copyto(codes, moved, where=better)
-            np.copyto(error, after, where=better)
-            np.copyto(sums, after_sums, where=better)
+            blend(codes, moved, better)
+            blend(error, after, better)
+            blend(sums, after_sums, better)
     fit.assign_symmetric(codes * wide, low, high)
     return SymmetricCodes(d, codes.reshape(-1, each))
 
