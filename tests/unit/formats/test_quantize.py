@@ -1,5 +1,6 @@
 """What every format promises, tried on all that are registered."""
 
+import tracemalloc
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 from edgequant.blocks import Floats
 from edgequant.errors import UnsupportedError
 from edgequant.formats import QuantFormat, dequantize, find, names, quantize
-from edgequant.formats.format import ENCODE_WEIGHTS, register
+from edgequant.formats.format import DECODE_WEIGHTS, ENCODE_WEIGHTS, register
 
 FORMATS = [find(name) for name in names()]
 EXACT = [fmt for fmt in FORMATS if fmt.name in {"F32", "F16", "BF16", "Q8_0"}]
@@ -158,6 +159,20 @@ def test_pieces_and_threads_change_no_byte(fmt: QuantFormat, rng: np.random.Gene
         parts = pool.map(lambda part: quantize(fmt, part, importance), np.split(rows, [7, 90]))
         apart = np.concatenate(list(parts))
     assert np.array_equal(whole, apart)
+
+
+@every_format
+def test_the_work_needs_little_room(fmt: QuantFormat, rng: np.random.Generator) -> None:
+    rows = gaussian(rng, 4 * ENCODE_WEIGHTS // 2048, 2048)
+    tracemalloc.start()
+    encoded = quantize(fmt, rows, np.ones(2048, np.float32))
+    _, encoding = tracemalloc.get_traced_memory()
+    tracemalloc.reset_peak()
+    decoded = dequantize(fmt, encoded)
+    _, decoding = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert encoding - encoded.nbytes < 12 * 4 * ENCODE_WEIGHTS
+    assert decoding - encoded.nbytes - decoded.nbytes < 2 * 4 * DECODE_WEIGHTS
 
 
 @pytest.mark.parametrize("fmt", EXACT, ids=lambda fmt: fmt.name)
