@@ -14,7 +14,7 @@ from edgequant.errors import GGUFError, UnsupportedError
 from edgequant.tokenizer.bpe import ByteLevelBpe, bytes_of
 from edgequant.tokenizer.split import find_split
 from edgequant.tokenizer.spm import SPACE, ScoreBpe
-from edgequant.tokenizer.stops import find_stops
+from edgequant.tokenizer.stops import find_stops, mark_stops
 from edgequant.tokenizer.tokenizer import Specials, Tokenizer, TokenType
 from edgequant.tokenizer.vocabulary import RECONVERT, Vocabulary
 
@@ -36,14 +36,14 @@ def read_tokenizer(keys: Mapping[str, object], where: str) -> Tokenizer:
         UnsupportedError: the kind of vocabulary, or its way of splitting text, is not known.
     """
     kind = Vocabulary.kind(keys, where)
-    if kind == "gpt2":
-        return _read_byte_level(Vocabulary(keys, where))
-    if kind == "llama":
-        return _read_scored(Vocabulary(keys, where))
-    raise UnsupportedError(
-        f"{where}: tokenizer.ggml.model is {kind!r}, a kind of vocabulary that is not known.",
-        hint="use a model with one of: gpt2 (byte-level BPE), llama (SentencePiece-style BPE).",
-    )
+    if kind not in ("gpt2", "llama"):
+        raise UnsupportedError(
+            f"{where}: tokenizer.ggml.model is {kind!r}, a kind of vocabulary that is not known.",
+            hint="use a model with one of: gpt2 (byte-level BPE), llama (SentencePiece-style BPE).",
+        )
+    vocabulary = Vocabulary(keys, where)
+    mark_stops(vocabulary)
+    return _read_byte_level(vocabulary) if kind == "gpt2" else _read_scored(vocabulary)
 
 
 def _read_byte_level(vocabulary: Vocabulary) -> Tokenizer:

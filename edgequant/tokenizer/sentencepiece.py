@@ -2,7 +2,8 @@
 
 Source: sentencepiece_model.proto of SentencePiece 0.2.0. ModelProto: 1 pieces, 2 trainer_spec,
 3 normalizer_spec. SentencePiece: 1 piece, 2 score, 3 type, whose numbers are GGUF's. TrainerSpec:
-3 model_type (2 is BPE). NormalizerSpec: 3 add_dummy_prefix.
+3 model_type (2 is BPE). NormalizerSpec: 3 add_dummy_prefix. Its rules for rewriting characters are
+not read: no GGUF key of this kind of vocabulary can hold them, and llama.cpp has none.
 """
 
 import struct

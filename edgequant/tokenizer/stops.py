@@ -4,8 +4,9 @@ Files name one, EOS; chat models end their turn with another, which llama.cpp fi
 texts are those of llama-vocab.cpp at llama.cpp 0c1e57098.
 """
 
-from collections.abc import Mapping, Set
+from collections.abc import Mapping
 
+from edgequant.tokenizer.tokenizer import TokenType
 from edgequant.tokenizer.vocabulary import Vocabulary
 
 _ENDS = frozenset({
@@ -30,15 +31,26 @@ _S_IS_ORDINARY = {"<|tool_response>", "<|plamo:eos|>"}
 
 def find_stops(vocabulary: Vocabulary, eos: int | None) -> frozenset[int]:
     """Return the ids of all tokens after which a model has finished speaking."""
-    ids = vocabulary.ids
-    stops: set[int | None] = {ids[text] for text in _ENDS & ids.keys()}
+    stops = {*_found_by_text(vocabulary.ids).values(), eos}
     for key, texts in _NAMED.items():
-        found = next((ids[text] for text in texts if text in ids), None)
+        found = next((vocabulary.ids[text] for text in texts if text in vocabulary.ids), None)
         stops.add(vocabulary.special(key, found))
-    stops.add(eos)
-    here: Set[str] = ids.keys()
-    if any(family <= here for family in _END_IS_A_PART):
-        stops.discard(ids.get("<|end|>"))
-    if _S_IS_ORDINARY & here:
-        stops.discard(ids.get("</s>"))
     return frozenset(number for number in stops if number is not None)
+
+
+def mark_stops(vocabulary: Vocabulary) -> None:
+    """Make control tokens of those that end a generation by their text.
+
+    Some files call them normal, and then a chat template's "<|im_end|>" would be ten letters.
+    """
+    for number in _found_by_text(vocabulary.ids).values():
+        vocabulary.types[number] = TokenType.CONTROL
+
+
+def _found_by_text(ids: Mapping[str, int]) -> dict[str, int]:
+    found = {text: ids[text] for text in _ENDS & ids.keys()}
+    if any(family <= ids.keys() for family in _END_IS_A_PART):
+        found.pop("<|end|>", None)
+    if _S_IS_ORDINARY & ids.keys():
+        found.pop("</s>", None)
+    return found

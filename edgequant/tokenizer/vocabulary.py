@@ -33,7 +33,7 @@ class Vocabulary:
         if not size:
             raise GGUFError(f"{where}: tokenizer.ggml.tokens is empty.", hint=RECONVERT)
         normal: list[int] = [TokenType.NORMAL] * size
-        self.types = self._list("token_type", (int,), normal)
+        self.types = list(self._list("token_type", (int,), normal))
         if len(self.types) != size:
             raise GGUFError(
                 f"{where}: tokenizer.ggml.token_type has {len(self.types):,} entries; there are "

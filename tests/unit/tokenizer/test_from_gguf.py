@@ -184,6 +184,15 @@ def test_what_ends_a_generation_is_found_by_key_and_by_text(byte_level) -> None:
     assert read_tokenizer(byte_level, "f").end_of_generation == {264, 265, 267}
 
 
+def test_a_stop_that_the_file_calls_normal_is_a_control_token(byte_level) -> None:
+    types = byte_level[KEY + "token_type"]
+    types[265] = 1
+    tokenizer = read_tokenizer(byte_level, "f")
+    assert tokens_of(tokenizer, "a<|im_end|>", parse_special=True) == ["a", "<|im_end|>"]
+    assert tokens_of(tokenizer, "<|im_end|>") == [*"<|im_end|>"]
+    assert types[265] == 1  # the caller's list is left alone
+
+
 def test_a_part_of_an_answer_does_not_end_it(byte_level) -> None:
     byte_level[KEY + "tokens"] += ["<|end|>", "<|return|>", "<|call|>"]
     byte_level[KEY + "token_type"] += [3] * 3
