@@ -51,7 +51,22 @@ def tokenizer_keys(directory: Path, vocab: int) -> dict[str, object]:
     keys |= _special_ids(directory, config, ids)
     keys |= _additions(listing, config)
     result = {f"tokenizer.ggml.{name}": value for name, value in keys.items()}
-    return result | _templates(directory, config)
+    result |= _templates(directory, config)
+    _check_unicode(result, directory)
+    return result
+
+
+def _check_unicode(keys: Mapping[str, object], directory: Path) -> None:
+    """Refuse halves of surrogate pairs, which JSON can write and no GGUF file can hold."""
+    for key, value in keys.items():
+        for text in value if isinstance(value, list) else [value]:
+            try:
+                str(text).encode()
+            except UnicodeEncodeError:
+                raise CheckpointError(
+                    f"{directory}: {key} would hold {text!a}, which is not Unicode.",
+                    hint="download the tokenizer's files again.",
+                ) from None
 
 
 def _read_listing(directory: Path) -> Listing:

@@ -1,5 +1,6 @@
 """From a Hugging Face directory to keys: what is written, and what is refused before any weight."""
 
+import contextlib
 import json
 import shutil
 import struct
@@ -7,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from edgequant.errors import CheckpointError, UnsupportedError
+from edgequant.errors import CheckpointError, EdgequantError, UnsupportedError
 from edgequant.tokenizer.bpe import LETTERS
 from edgequant.tokenizer.from_gguf import read_tokenizer
 from edgequant.tokenizer.split import LLAMA3, QWEN2, TEKKEN
@@ -391,6 +392,49 @@ def test_broken_files_are_named(directory: Directory, name, content, message) ->
     (path / name).write_bytes(content)
     with pytest.raises(CheckpointError, match=message):
         tokenizer_keys(path, 260)
+
+
+def test_half_a_surrogate_pair_is_refused(directory: Directory) -> None:
+    directory.tokenizer["added_tokens"][0]["content"] = "<\ud800>"
+    with pytest.raises(CheckpointError, match=r"ggml.tokens would hold '<\\ud800>'"):
+        tokenizer_keys(directory.write(), 260)
+
+
+def test_random_changes_give_keys_or_an_error_of_ours(tmp_path: Path, rng) -> None:
+    """A value anywhere in the files is replaced by one of another kind."""
+    odd = [
+        None,
+        True,
+        -1,
+        10**30,
+        0.5,
+        "",
+        "x",
+        [],
+        [[]],
+        ["x"],
+        {},
+        {"type": "Sequence"},
+        "\udfff",
+    ]
+
+    def change(node: object) -> None:
+        while isinstance(node, dict | list) and node:
+            keys = list(node) if isinstance(node, dict) else range(len(node))
+            key = keys[rng.integers(len(keys))]
+            if not isinstance(node[key], dict | list) or rng.random() < 0.3:
+                node[key] = odd[rng.integers(len(odd))]
+                return
+            node = node[key]
+
+    for number in range(600):
+        fresh = Directory(tmp_path)
+        if number % 2:
+            fresh.scored()
+        fresh.config["added_tokens_decoder"] = {"257": {"content": "<x>", "special": True}}
+        change(fresh.tokenizer if rng.random() < 0.8 else fresh.config)
+        with contextlib.suppress(EdgequantError):
+            read_tokenizer(tokenizer_keys(fresh.write(), 260), "f").encode("hello <x>")
 
 
 def test_a_copy_of_the_bundled_model_without_its_config_still_reads(
