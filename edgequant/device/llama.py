@@ -19,10 +19,12 @@ import numpy as np
 
 from edgequant.blocks import Floats, Weights
 from edgequant.device import Entry
+from edgequant.device.memory import available_bytes
 from edgequant.device.protocol import Program, Tokens
 from edgequant.errors import DeviceError
 from edgequant.graph import Graph
 from edgequant.graph.ops.linear import Linear
+from edgequant.graph.ops.store_kv import StoreKV
 
 BATCH = 512  # llama.cpp's n_ubatch: tokens it computes at once
 
@@ -191,6 +193,19 @@ def _context_params(library: Any, context: int, threads: int) -> Any:
     return params
 
 
+def _check_memory(graph: Graph, context: int) -> None:
+    """Refuse what the system would kill us for: llama.cpp writes zeros to its whole cache."""
+    stores = [node.op for node in graph.nodes if isinstance(node.op, StoreKV)]
+    cache = sum(2 * 2 * context * op.heads_kv * op.head_dim for op in stores)
+    wanted, free = cache + 4 * BATCH * context, available_bytes()
+    if wanted > free:
+        raise DeviceError(
+            f"llama: the KV cache and attention mask of a context of {context:,} take {wanted:,} "
+            f"bytes; {free:,} are free.",
+            hint="use a smaller --ctx.",
+        )
+
+
 def _failure(path: Path, what: str) -> DeviceError:
     said = " / ".join(_complaints)
     return DeviceError(
@@ -221,6 +236,7 @@ class LlamaDevice:
         Raises:
             DeviceError: it does not load, or there is not enough memory; with what llama.cpp said.
         """
+        _check_memory(graph, context)
         program = _LlamaProgram(self._library, weights.path, context=context, threads=self.threads)
         for node in graph.nodes:
             if node.weight is not None and isinstance(node.op, Linear):

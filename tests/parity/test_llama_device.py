@@ -96,6 +96,14 @@ def test_a_file_that_llama_cpp_cannot_load_says_why(
     assert capfd.readouterr() == ("", "")
 
 
+def test_a_context_larger_than_memory_is_refused_before_anything_is_taken(tmp_path: Path) -> None:
+    path = write_model(tmp_path / "m.gguf", keys={"llama.context_length": 1 << 30})
+    with pytest.raises(
+        DeviceError, match=r"a context of 1,073,741,824 take [\d,]+ bytes; [\d,]+ are"
+    ):
+        open_model(path, open_device("llama"), context=1 << 30)
+
+
 def test_closing_twice_is_harmless_and_running_closed_is_a_bug(
     model: Model, tokens: np.ndarray
 ) -> None:
