@@ -104,6 +104,18 @@ def test_a_context_larger_than_memory_is_refused_before_anything_is_taken(tmp_pa
         open_model(path, open_device("llama"), context=1 << 30)
 
 
+def test_a_context_that_llama_cpp_cannot_make_is_our_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import llama_cpp
+
+    monkeypatch.setattr(llama_cpp, "llama_init_from_model", lambda *_: None)
+    with pytest.raises(
+        DeviceError, match=r"m\.gguf: llama\.cpp cannot make a context of 64 tokens"
+    ):
+        open_model(write_model(tmp_path / "m.gguf"), open_device("llama"))
+
+
 def test_closing_twice_is_harmless_and_running_closed_is_a_bug(
     model: Model, tokens: np.ndarray
 ) -> None:

@@ -9,19 +9,28 @@ import pytest
 from edgequant.device import llama, open_device
 from edgequant.errors import DeviceError
 
+OLD = """
+__version__ = "0.2.90"
+llama_log_callback = lambda function: function
+llama_log_set = lambda *_: None
+llama_backend_init = lambda: None
+"""
+
 
 @pytest.fixture
 def fresh(monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyPatch]:
     """An interpreter that has not looked for the library yet."""
+    real = sys.modules.pop("llama_cpp", None)
     llama._library.cache_clear()
-    monkeypatch.delitem(sys.modules, "llama_cpp", raising=False)
     yield monkeypatch
-    monkeypatch.undo()
     llama._library.cache_clear()
+    sys.modules.pop("llama_cpp", None)
+    if real is not None:
+        sys.modules["llama_cpp"] = real
 
 
 def test_not_installed(fresh: pytest.MonkeyPatch) -> None:
-    fresh.setitem(sys.modules, "llama_cpp", None)
+    sys.modules["llama_cpp"] = None  # type: ignore[assignment]
     with pytest.raises(
         DeviceError, match=r'llama: .*not installed.*pip install "edgequant\[llama\]"'
     ):
@@ -37,6 +46,7 @@ def test_not_installed(fresh: pytest.MonkeyPatch) -> None:
         ("import not_there_at_all", "lacks the module not_there_at_all"),
         ("import sys\nfrom sys import no_such_name", "does not load: cannot import name"),
         ("x = 1", "does not load: .*llama_log_callback"),
+        (OLD, r"is 0\.2\.90, but 0\.3\.36 is needed"),
     ],
 )
 def test_an_import_that_fails(
