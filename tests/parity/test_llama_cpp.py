@@ -22,10 +22,13 @@ from edgequant.stages.text import cut
 pytestmark = pytest.mark.oracle
 CHUNKS = 4
 LENGTH = 128
+# Where the two likeliest tokens are nearer to each other than float16 rounding, either is right: two
+# prompts that met logits less than 0.001 apart ("She opened the letter with trembling hands, and",
+# whose texts part there, and one more) gave way to others. All gaps here are above 0.0015.
 PROMPTS = (
     "It was late in the evening when the carriage",
     "The old man put down his pipe and said",
-    "She opened the letter with trembling hands, and",
+    "The letter was sealed with red wax, and on it was written",
     "There is no greater folly than",
     "In the year of our Lord",
     "The captain looked towards the horizon;",
@@ -37,7 +40,7 @@ PROMPTS = (
     "Upon my word, sir, I have never",
     "The rain had not ceased for three days, and the river",
     "He was a tall, thin man of about forty, with",
-    "What is the use of money, if",
+    "Nothing could be heard but the wind",
     "The children were asleep when their mother",
     "For a moment nobody spoke. Then the",
     "The army marched at daybreak towards",
