@@ -22,9 +22,9 @@ from edgequant.stages.text import cut
 pytestmark = pytest.mark.oracle
 CHUNKS = 4
 LENGTH = 128
-# Where the two likeliest tokens are nearer to each other than float16 rounding, either is right: two
-# prompts that met logits less than 0.001 apart ("She opened the letter with trembling hands, and",
-# whose texts part there, and one more) gave way to others. All gaps here are above 0.0015.
+# Where the two likeliest tokens are nearer to each other than float16 rounding, either is right:
+# two prompts that met a gap below 0.001 gave way to others ("She opened the letter with trembling
+# hands, and", where the texts part at such a place, and one more). Here all are above 0.0015.
 PROMPTS = (
     "It was late in the evening when the carriage",
     "The old man put down his pipe and said",
