@@ -26,7 +26,7 @@ class Generation:
         tokens: how many were generated.
         prompt_tokens: how many the prompt has, BOS included.
         load_seconds: from opening the file to a program ready to run.
-        prefill_tokens_per_second: of the prompt.
+        prefill_tokens_per_second: of the prompt, once it is tokens.
         decode_tokens_per_second: of the steps after it, sampling included; None without any.
         peak_memory_bytes: of the process, mapped files included; None if the system does not say.
         device: its description.
@@ -87,6 +87,7 @@ def generate(
         ids = _prompt_ids(model, prompt, chat=chat)
         sampler = Sampler(sampling or Sampling())
         session = model.session()
+        asked = time.perf_counter()
         progress.begin("prefill", len(ids), "tokens")
         for start in range(0, len(ids), BATCH):
             logits = session.prefill(ids[start : start + BATCH])
@@ -113,7 +114,7 @@ def generate(
             tokens=tokens.count,
             prompt_tokens=len(ids),
             load_seconds=loaded - began,
-            prefill_tokens_per_second=len(ids) / (prefilled - loaded),
+            prefill_tokens_per_second=len(ids) / (prefilled - asked),
             decode_tokens_per_second=steps / seconds if steps else None,
             peak_memory_bytes=peak_bytes(),
             device=model.device.description,
