@@ -37,7 +37,6 @@ class Node:
     inputs: tuple[Value, ...]
     output: Value
     weight: str | None = None
-    layer: int | None = None
 
 
 @dataclass
@@ -45,18 +44,12 @@ class Graph:
     """Nodes in running order; the last node's output is the logits, (ROWS, vocab)."""
 
     nodes: list[Node] = field(default_factory=list)
-    layer: int | None = None  # set by the architecture while it emits a layer
 
     def add(self, op: Op, *inputs: Value, weight: str | None = None) -> Value:
         """Append a node and return its output."""
         value = Value(len(self.nodes), op.shape(*(v.shape for v in inputs)))
-        self.nodes.append(Node(op, inputs, value, weight, self.layer))
+        self.nodes.append(Node(op, inputs, value, weight))
         return value
-
-    @property
-    def output(self) -> Value:
-        """The logits."""
-        return self.nodes[-1].output
 
     @property
     def weights(self) -> tuple[str, ...]:

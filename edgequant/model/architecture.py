@@ -55,10 +55,8 @@ class Architecture:
         graph = Graph()
         x = self.frame.enter(graph, h)
         for layer in range(h.layers):
-            graph.layer = layer
             for part in self.layer:
                 x = part.emit(graph, x, h, layer)
-        graph.layer = None
         self.frame.leave(graph, x, h)
         return graph
 

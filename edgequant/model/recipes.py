@@ -25,11 +25,6 @@ class Sizes:
     heads_kv: int = 1
     experts: int = 0
 
-    @property
-    def gqa(self) -> int:
-        """Query heads that share a key and value head."""
-        return self.heads // max(1, self.heads_kv)
-
 
 @dataclass(frozen=True)
 class Place:
