@@ -55,6 +55,10 @@ _TABLE = (
     ("Q1_0", 41, 128, 18), ("Q2_0", 42, 64, 18),
 )  # fmt: skip
 
+# Of these layouts: GGML_QNT_VERSION of ggml.h, which files say as general.quantization_version.
+QUANTIZATION_VERSION = 2
+
+
 BLOCK_TYPES: Mapping[str, BlockType] = {row[0]: BlockType(*row) for row in _TABLE}
 BLOCK_TYPES_BY_ID: Mapping[int, BlockType] = {t.ggml_id: t for t in BLOCK_TYPES.values()}
 

@@ -5,6 +5,8 @@ Every one carries a `hint`: an imperative sentence that says what to do. The mes
 traceback; nothing a user or a user's file does may end in one.
 """
 
+from collections.abc import Sequence
+
 
 class EdgequantError(Exception):
     """Something a user, or a user's file, caused."""
@@ -44,3 +46,9 @@ class FileError(EdgequantError):
 
 class TextError(EdgequantError):
     """A prompt or text file: empty, too short for the context, or not UTF-8."""
+
+
+def some(names: Sequence[str], most: int = 3) -> str:
+    """Name a few and count the rest: no message lists a thousand tensors."""
+    rest = len(names) - most
+    return ", ".join(names[:most]) + (f" and {rest:,} more" if rest > 0 else "")

@@ -20,8 +20,14 @@ from edgequant.gguf.writer import open_output
 from edgequant.model.imatrix_legacy import read_legacy
 from edgequant.model.importance import Entry, ImportanceMatrix
 
-_SUMS, _COUNTS = ".in_sum2", ".counts"
+SUMS, COUNTS = ".in_sum2", ".counts"  # what follows a weight's name
 _HINT = "make the file again, with edgequant imatrix or llama-imatrix."
+
+
+def is_importance(file: GGUFFile) -> bool:
+    """Tell whether a GGUF file says that it is an importance matrix."""
+    kind = file.keys.get("general.type")
+    return kind is not None and kind.value == "imatrix"
 
 
 def read_importance(path: Path) -> ImportanceMatrix:
@@ -54,12 +60,12 @@ def read_importance(path: Path) -> ImportanceMatrix:
 
 def _read_gguf(path: Path) -> ImportanceMatrix:
     with open_file(path) as file:
-        if file.value("general.type", str, default="") != "imatrix":
+        if not is_importance(file):
             raise ImatrixError(
                 f"{path}: a GGUF file, but not an importance matrix.",
                 hint="name the file that edgequant imatrix wrote.",
             )
-        names = [name.removesuffix(_SUMS) for name in file.tensors if name.endswith(_SUMS)]
+        names = [name.removesuffix(SUMS) for name in file.tensors if name.endswith(SUMS)]
         if not names:
             raise ImatrixError(f"{path}: an importance matrix of 0 entries.", hint=_HINT)
         datasets = file.value("imatrix.datasets", list, default=[])
@@ -72,7 +78,7 @@ def _read_gguf(path: Path) -> ImportanceMatrix:
 
 
 def _read_entry(file: GGUFFile, name: str) -> Entry:
-    sums, counts = (_read_floats(file, name + suffix) for suffix in (_SUMS, _COUNTS))
+    sums, counts = (_read_floats(file, name + suffix) for suffix in (SUMS, COUNTS))
     matrices = sums.shape[0]
     if counts.size not in (1, matrices):
         raise ImatrixError(
@@ -121,8 +127,8 @@ def write_importance(
     tensors: dict[str, Floats] = {}
     for name, entry in sorted(matrix.entries.items(), key=lambda item: item[0].encode()):
         dense = entry.counts.size == 1
-        tensors[name + _SUMS] = entry.in_sum2[0] if dense else entry.in_sum2
-        tensors[name + _COUNTS] = entry.counts if dense else entry.counts[:, None]
+        tensors[name + SUMS] = entry.in_sum2[0] if dense else entry.in_sum2
+        tensors[name + COUNTS] = entry.counts if dense else entry.counts[:, None]
     infos = [TensorInfo(name, BLOCK_TYPES["F32"], t.shape) for name, t in tensors.items()]
     with open_output(path, keys, infos, force=force, inputs=inputs) as output:
         for info in infos:

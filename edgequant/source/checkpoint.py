@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from edgequant.blocks import LazyTensor
-from edgequant.errors import CheckpointError, UnsupportedError
+from edgequant.errors import CheckpointError, UnsupportedError, some
 from edgequant.progress import SILENT, Progress
-from edgequant.source.documents import INDEX, NOT_THE_MODEL, read_index, read_json, some
+from edgequant.source.documents import INDEX, NOT_THE_MODEL, read_index, read_json
 from edgequant.source.header import Entry
 from edgequant.source.hub import download, split_id
 from edgequant.source.shard import DTYPES, Shard

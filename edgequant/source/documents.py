@@ -53,9 +53,3 @@ def read_index(path: Path) -> dict[str, str]:
                 hint="fetch this file again, or repair it.",
             )
     return weight_map
-
-
-def some(names: list[str], most: int = 3) -> str:
-    """Name a few and count the rest."""
-    rest = len(names) - most
-    return ", ".join(names[:most]) + (f" and {rest} more" if rest > 0 else "")

@@ -8,11 +8,12 @@ whatever the model's size.
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import prod
 from pathlib import Path
 
 import numpy as np
 
-from edgequant.blocks import BLOCK_TYPES, TensorInfo
+from edgequant.blocks import BLOCK_TYPES, QUANTIZATION_VERSION, TensorInfo
 from edgequant.gguf.writer import check_output, open_output
 from edgequant.model.registry import read_config
 from edgequant.model.tensors import Role
@@ -24,7 +25,6 @@ from edgequant.tokenizer.to_gguf import tokenizer_keys
 
 # general.file_type. Source: llama_ftype, llama.h at llama.cpp 0c1e57098.
 FILE_TYPES = {"F32": 0, "F16": 1, "BF16": 32}
-QUANTIZATION_VERSION = 2  # GGML_QNT_VERSION, ggml.h
 _ALWAYS_F32 = {Role.FFN_ROUTER}  # as llama.cpp's converter has it
 
 
@@ -165,6 +165,4 @@ def _write(
 
 
 def _nbytes(pair: Pair) -> int:
-    return int(np.prod(pair.spec.shape, dtype=np.int64)) * (
-        pair.source.dtype.itemsize if pair.source is not None else 4
-    )
+    return prod(pair.spec.shape) * (4 if pair.source is None else pair.source.dtype.itemsize)

@@ -12,9 +12,9 @@ from edgequant.blocks import BLOCK_TYPES, TensorInfo, Weights
 from edgequant.gguf.arrays import Array
 from edgequant.gguf.reader import GGUFFile, open_file
 from edgequant.gguf.spec import KeyValue, ValueType
+from edgequant.model.imatrix_file import COUNTS, SUMS, is_importance
 
 SHOWN_ITEMS = 5
-_SUMS, _COUNTS = ".in_sum2", ".counts"
 
 
 @dataclass(frozen=True)
@@ -133,7 +133,7 @@ def inspect(path: Path) -> InspectReport:
             keys={key: _shorten(entry) for key, entry in file.keys.items()},
             tensors=tuple(TensorReport(i.name, i.type.name, i.shape, i.nbytes) for i in infos),
             types=_total_types(infos),
-            coverage=_measure_coverage(file) if _is_imatrix(file) else None,
+            coverage=_measure_coverage(file) if is_importance(file) else None,
         )
 
 
@@ -169,7 +169,7 @@ _SIZES = (
 
 
 def _summarise(file: GGUFFile) -> str:
-    if _is_imatrix(file):
+    if is_importance(file):
         return "importance matrix"
     architecture = file.keys.get("general.architecture")
     if architecture is None:
@@ -185,15 +185,10 @@ def _summarise(file: GGUFFile) -> str:
     return ", ".join(words)
 
 
-def _is_imatrix(file: GGUFFile) -> bool:
-    kind = file.keys.get("general.type")
-    return kind is not None and kind.value == "imatrix"
-
-
 def _measure_coverage(file: GGUFFile) -> CoverageReport:
     datasets = file.keys.get("imatrix.datasets")
     weights = file.weights()
-    names = [name.removesuffix(_SUMS) for name in weights if name.endswith(_SUMS)]
+    names = [name.removesuffix(SUMS) for name in weights if name.endswith(SUMS)]
     entries = (_measure_entry(weights, name) for name in names)
     return CoverageReport(
         chunks=_integer(file, "imatrix.chunk_count"),
@@ -205,7 +200,7 @@ def _measure_coverage(file: GGUFFile) -> CoverageReport:
 
 def _measure_entry(weights: Weights, name: str) -> EntryReport | None:
     """Return None for an entry that is not as llama-imatrix writes them."""
-    sums, counts = weights[name + _SUMS], weights.get(name + _COUNTS)
+    sums, counts = weights[name + SUMS], weights.get(name + COUNTS)
     if counts is None or sums.type.name != "F32" or counts.type.name != "F32":
         return None
     matrices = counts.info.weights

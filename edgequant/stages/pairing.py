@@ -11,13 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgequant.blocks import LazyTensor
-from edgequant.errors import CheckpointError
+from edgequant.errors import CheckpointError, some
 from edgequant.model.architecture import Architecture
 from edgequant.model.hparams import HParams
 from edgequant.model.tensors import Role, TensorSpec
 from edgequant.stages.float_rows import chunks, finite_reader
-
-_NAMED = 3
 
 
 @dataclass(frozen=True)
@@ -73,20 +71,18 @@ def pair_tensors(
     ]
     if missing:
         raise CheckpointError(
-            f"{where}: {_some(missing)} missing, of {len(specs)} tensors of {architecture.name}.",
+            f"{where}: {_some_are(missing)} missing, of {len(specs)} tensors of "
+            f"{architecture.name}.",
             hint="download the checkpoint again; a shard or an index entry may be missing.",
         )
     left = tensors.keys() - {spec.source for spec in specs} - dropped
     if left:
         raise CheckpointError(
-            f"{where}: {_some(sorted(left))} left over; {architecture.name} has no such tensor.",
+            f"{where}: {_some_are(sorted(left))} left over; {architecture.name} has no such "
+            "tensor.",
             hint="use the config.json that belongs to these weights.",
         )
-    pairs = [
-        Pair(spec, None if spec.source is None else tensors[spec.source])
-        for spec in specs
-        if spec.source is None or spec.source in tensors
-    ]
+    pairs = [Pair(spec, None if spec.source is None else tensors[spec.source]) for spec in specs]
     for pair in pairs:
         _check_shape(pair, where)
     return Pairing(h, tuple(pairs), tuple(notes))
@@ -136,9 +132,6 @@ def _check_shape(pair: Pair, where: str) -> None:
         )
 
 
-def _some(names: Iterable[str | None]) -> str:
-    """Name a few tensors and count the rest, with the verb."""
-    listed = [f"'{name}'" for name in names]
-    rest = len(listed) - _NAMED
-    text = ", ".join(listed[:_NAMED]) + (f" and {rest} more" if rest > 0 else "")
-    return f"{text} {'is' if len(listed) == 1 else 'are'}"
+def _some_are(names: Iterable[str]) -> str:
+    quoted = [f"'{name}'" for name in names]
+    return f"{some(quoted)} {'is' if len(quoted) == 1 else 'are'}"

@@ -10,21 +10,19 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
 
-from edgequant.blocks import TensorInfo
+from edgequant.blocks import QUANTIZATION_VERSION, TensorInfo, Weights
 from edgequant.errors import UnsupportedError
 from edgequant.formats import find
 from edgequant.gguf.reader import GGUFFile, open_file
 from edgequant.gguf.spec import string, u32
 from edgequant.gguf.writer import Output, check_output, open_output
 from edgequant.model.assignment import Assignment, assign, read_sizes
-from edgequant.model.imatrix_file import read_importance
+from edgequant.model.imatrix_file import is_importance, read_importance
 from edgequant.model.importance import ImportanceMatrix
 from edgequant.model.recipes import Recipe, find_recipe
 from edgequant.progress import SILENT, Progress
 from edgequant.stages.quantize_report import QuantizeReport, Timing, make_report
 from edgequant.stages.recode import FLOAT_TYPES, Chunk, Loss, cut, in_order, recode
-
-QUANTIZATION_VERSION = 2  # of ggml's block layouts; general.quantization_version
 
 
 def quantize(
@@ -65,7 +63,12 @@ def quantize(
         check_output(output, force=force or dry_run, inputs=inputs)
     threads = threads or _processors()
     with open_file(model) as file:
-        _check_model(file)
+        if is_importance(file):
+            raise UnsupportedError(
+                f"{model}: an importance matrix, not a model file.",
+                hint="name the model file first, and this one with --imatrix.",
+            )
+        weights = file.weights()
         infos = list(file.tensors.values())
         matrix = None
         if imatrix is not None:
@@ -81,7 +84,7 @@ def quantize(
                 output, keys, [a.info for a in plan], force=force, inputs=inputs
             ) as out:
                 progress.begin(f"quantize to {recipe.name}", sum(i.nbytes for i in infos), "bytes")
-                losses = _write(out, _chunks(file, plan, matrix), threads, progress)
+                losses = _write(out, _chunks(weights, plan, matrix), threads, progress)
                 progress.end()
     timing = Timing(time.monotonic() - started, threads)
     return make_report(recipe.name, plan, matrix, losses, timing)
@@ -105,20 +108,6 @@ def _processors() -> int:
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
-
-
-def _check_model(file: GGUFFile) -> None:
-    if file.value("general.type", str, default="model") == "imatrix":
-        raise UnsupportedError(
-            f"{file.path}: an importance matrix, not a model file.",
-            hint="name the model file first, and this one with --imatrix.",
-        )
-    parts = file.value("split.count", int, default=1)
-    if parts > 1:
-        raise UnsupportedError(
-            f"{file.path}: one of {parts} parts of a split model file.",
-            hint="merge them first, with llama-gguf-split --merge.",
-        )
 
 
 def _plan(
@@ -163,10 +152,9 @@ def _keys(
 
 
 def _chunks(
-    file: GGUFFile, plan: Sequence[Assignment], matrix: ImportanceMatrix | None
+    weights: Weights, plan: Sequence[Assignment], matrix: ImportanceMatrix | None
 ) -> Iterator[Chunk]:
-    weights = file.weights()
     for a in plan:
         name = a.source.name
         importance = None if matrix is None else matrix.mean(name)
-        yield from cut(weights[name], a.type, importance, f"{file.path}: '{name}'")
+        yield from cut(weights[name], a.type, importance, f"{weights.path}: '{name}'")

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from edgequant.errors import some
 from edgequant.model.assignment import Assignment, kind_of
 from edgequant.model.importance import ImportanceMatrix
 from edgequant.model.tensors import Role
@@ -142,11 +143,11 @@ def _notes_on_types(plan: Sequence[Assignment], losses: Mapping[str, Loss]) -> I
         ]
         yield (
             f"{len(odd):,} tensors ({share:.1%} of the weights) have rows that are not whole "
-            f"blocks of the recipe's format: {_named(named)}."
+            f"blocks of the recipe's format: {some(named, _LISTED)}."
         )
     clipped = [f"{name} ({loss.clipped:,})" for name, loss in losses.items() if loss.clipped]
     if clipped:
-        yield f"Weights beyond F16's largest number were held there: {_named(clipped)}."
+        yield f"Weights beyond F16's largest number were held there: {some(clipped, _LISTED)}."
 
 
 def _notes_on_importance(
@@ -155,17 +156,12 @@ def _notes_on_importance(
     if matrix is None:
         return
     if missing:
-        yield f"{len(missing):,} tensors have no importance: {_named(missing)}."
+        yield f"{len(missing):,} tensors have no importance: {some(missing, _LISTED)}."
     quantized = (a.source.name for a in plan if a.type.weights > 1)
     entries = [(name, matrix.entries[name]) for name in quantized if name in matrix.entries]
     unseen = [f"{n} ({e.unseen} of {len(e.counts)})" for n, e in entries if e.unseen]
     if unseen:
-        yield f"Experts that saw no token weigh all columns alike: {_named(unseen)}."
+        yield f"Experts that saw no token weigh all columns alike: {some(unseen, _LISTED)}."
     zero = [f"{n} ({e.zero_share:.1%})" for n, e in entries if e.zero_share]
     if zero:
-        yield f"Columns whose input was always zero have no importance: {_named(zero)}."
-
-
-def _named(names: Sequence[str]) -> str:
-    shown = ", ".join(names[:_LISTED])
-    return shown if len(names) <= _LISTED else f"{shown} and {len(names) - _LISTED:,} more"
+        yield f"Columns whose input was always zero have no importance: {some(zero, _LISTED)}."
