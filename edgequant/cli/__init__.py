@@ -12,6 +12,7 @@ from io import TextIOWrapper
 import click
 
 from edgequant import __version__
+from edgequant.cli.words import visible
 from edgequant.errors import EdgequantError
 
 COMMANDS = {
@@ -57,9 +58,7 @@ def main() -> None:
     """Run the command line and exit: 0 done, 1 our errors, 2 usage, 130 interrupted."""
     debug = "--debug" in sys.argv
     for stream in (sys.stdout, sys.stderr):
-        if isinstance(
-            stream, TextIOWrapper
-        ):  # a model may write what the terminal's encoding lacks
+        if isinstance(stream, TextIOWrapper):  # texts may hold what the terminal's encoding lacks
             stream.reconfigure(errors="replace")
     try:
         cli.main(standalone_mode=False)
@@ -72,14 +71,7 @@ def main() -> None:
     except EdgequantError as error:
         if debug:
             traceback.print_exc()
-        click.echo(f"Error: {_visible(str(error))}", err=True)
+        click.echo(f"Error: {visible(error.what)}\nHint: {visible(error.hint)}", err=True)
         sys.exit(1)
     except BrokenPipeError:
         sys.exit(1)
-
-
-def _visible(text: str) -> str:
-    """Escape what would command the terminal: an error quotes names out of strange files."""
-    return "".join(
-        c if c.isprintable() or c == "\n" else c.encode("unicode_escape").decode() for c in text
-    )

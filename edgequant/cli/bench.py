@@ -10,6 +10,7 @@ from rich import box
 from rich.table import Table
 
 from edgequant.cli import options
+from edgequant.cli.words import size
 from edgequant.stages.bench import Speed, measure_speed
 
 
@@ -83,7 +84,7 @@ def _table(speeds: Sequence[Speed]) -> Table:
     for speed in speeds:
         table.add_row(
             speed.model_type,
-            f"{speed.model_size / 2**20:,.2f} MiB",
+            size(speed.model_size),
             f"{speed.model_n_params / 1e6:,.2f} M",
             speed.backends,
             str(speed.n_threads),

@@ -7,6 +7,7 @@ import click
 from rich.table import Table
 
 from edgequant.cli import options
+from edgequant.cli.words import size, visible
 from edgequant.stages.compare import Comparison, compare
 
 
@@ -57,19 +58,19 @@ def command(
 def _table(report: Comparison) -> Table:
     table = Table()
     table.add_column("model")
-    for name in ("MB", "perplexity", "ratio", "KL to the first", "same top"):
+    for name in ("size", "perplexity", "ratio", "KL to the first", "same top"):
         table.add_column(name, justify="right")
     first = report.reference
     table.add_row(
-        first.name,
-        f"{first.bytes / 1e6:,.1f}",
+        visible(first.name),
+        size(first.bytes),
         f"{first.perplexity:.4f} ± {first.perplexity_error:.4f}",
         "", "", "",
     )  # fmt: skip
     for model in report.candidates:
         table.add_row(
-            model.name,
-            f"{model.bytes / 1e6:,.1f}",
+            visible(model.name),
+            size(model.bytes),
             f"{model.perplexity:.4f} ± {model.perplexity_error:.4f}",
             f"{model.perplexity_ratio:.5f} ± {model.perplexity_ratio_error:.5f}",
             f"{model.kl:.5f} ± {model.kl_error:.5f}",

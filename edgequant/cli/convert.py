@@ -6,6 +6,7 @@ from pathlib import Path
 import click
 
 from edgequant.cli import options
+from edgequant.cli.words import size, visible
 from edgequant.stages.convert import ConvertReport, convert
 
 
@@ -51,10 +52,10 @@ def _print_lines(report: ConvertReport) -> None:
         "type": report.outtype,
         "tensors": f"{report.tensors:,}",
         "parameters": f"{report.parameters:,}",
-        "size": f"{report.bytes / 1e6:,.1f} MB",
+        "size": size(report.bytes),
         "time": f"{report.seconds:.1f} s",
     }
     for name, value in lines.items():
         click.echo(f"{name:<13} {value}")
     for note in report.notes:
-        click.echo(f"{'note':<13} {note}")
+        click.echo(f"{'note':<13} {visible(note)}")

@@ -8,6 +8,7 @@ from rich.console import Console
 from rich.table import Table
 
 from edgequant.cli import options
+from edgequant.cli.words import visible
 from edgequant.stages.imatrix import ImatrixReport, collect
 
 _LOWEST = 5  # entries shown
@@ -69,8 +70,8 @@ def _show(console: Console, report: ImatrixReport) -> None:
     console.print(
         f"{report.output}: {len(report.entries):,} entries from {report.chunks:,} chunks of "
         f"{report.chunk_size:,} tokens{resumed}; {', '.join(report.datasets)}",
-        soft_wrap=True, markup=False,
-    )  # fmt: skip
+        soft_wrap=True,
+    )
     _show_coverage(console, report)
     click.echo(
         f"{report.seconds:.1f} s, {report.tokens_per_second:,.0f} tokens/s on {report.device}; "
@@ -89,5 +90,5 @@ def _show_coverage(console: Console, report: ImatrixReport) -> None:
     lowest.add_column("tokens", justify="right")
     lowest.add_column("zero columns", justify="right")
     for entry in sorted(report.entries, key=lambda e: (e.tokens, -e.zero_share))[:_LOWEST]:
-        lowest.add_row(entry.name, f"{entry.tokens:,}", f"{entry.zero_share:.1%}")
+        lowest.add_row(visible(entry.name), f"{entry.tokens:,}", f"{entry.zero_share:.1%}")
     console.print(lowest)

@@ -8,6 +8,7 @@ import click
 from rich.cells import cell_len
 
 from edgequant.cli import options
+from edgequant.cli.words import visible
 from edgequant.stages.inspect import ArrayReport, CoverageReport, InspectReport, inspect
 
 _SHOWN_CHARACTERS = 80
@@ -29,7 +30,7 @@ def command(file: Path, as_json: bool, quiet: bool) -> None:
 
 
 def _lines(report: InspectReport) -> Iterator[str]:
-    yield _visible(f"{report.path}: {report.summary}")
+    yield visible(f"{report.path}: {report.summary}")
     yield f"{report.bytes:,} bytes, GGUF version {report.version}, alignment {report.alignment}"
     if report.keys:
         pairs = [(key, _describe(value)) for key, value in report.keys.items()]
@@ -54,7 +55,7 @@ def _lines_of_coverage(coverage: CoverageReport) -> Iterator[str]:
     chunks = "an unknown number of" if coverage.chunks is None else f"{coverage.chunks:,}"
     size = "" if coverage.chunk_size is None else f" of {coverage.chunk_size:,} tokens"
     datasets = ", ".join(map(str, coverage.datasets)) or "unnamed text"
-    yield _visible(f"{len(coverage.entries):,} entries from {chunks} chunks{size} of {datasets}")
+    yield visible(f"{len(coverage.entries):,} entries from {chunks} chunks{size} of {datasets}")
     headers = ("entry", "columns", "matrices", "unseen", "zero columns", "tokens")
     entries = [
         (e.name, e.columns, e.matrices, e.unseen, e.zeros, e.tokens) for e in coverage.entries
@@ -68,7 +69,7 @@ def _columns(headers: Sequence[str], rows: Sequence[Sequence[object]]) -> Iterat
     Not by rich, which cuts or folds names to the width of a terminal, also in a pipe, and takes
     seconds for a thousand tensors.
     """
-    cells = [[f"{c:,}" if isinstance(c, int) else _visible(str(c)) for c in row] for row in rows]
+    cells = [[f"{c:,}" if isinstance(c, int) else visible(str(c)) for c in row] for row in rows]
     widths = [max(map(cell_len, column)) for column in zip(headers, *cells, strict=True)]
     right = [isinstance(cell, int) for cell in rows[0]] if rows else [False] * len(headers)
     for row in (headers, *cells):
@@ -97,13 +98,6 @@ def _cut(text: str) -> str:
     if len(text) <= _SHOWN_CHARACTERS:
         return text
     return f"{text[:_SHOWN_CHARACTERS]}… ({len(text):,} characters)"
-
-
-def _visible(text: str) -> str:
-    """Escape what a terminal would obey or cannot show."""
-    if text.isprintable():
-        return text
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 def _replace_surrogates(value: object) -> object:

@@ -19,6 +19,7 @@ from rich.progress import (
 )
 
 from edgequant import progress
+from edgequant.cli.words import visible
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -39,7 +40,7 @@ device = click.option(
     default="auto",
     show_default=True,
     metavar="D",
-    help="auto, metal, vulkan, llama or cpu.",
+    help="auto, llama (llama:N for N threads) or cpu.",
 )
 
 
@@ -68,9 +69,10 @@ class _Bar:
     def __init__(self, console: Console) -> None:
         self._console = console
         self._bars = Progress(
-            TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:3.0f}%"),
-            TextColumn("{task.fields[rate]}"), TimeElapsedColumn(), TimeRemainingColumn(),
-            TextColumn("{task.fields[note]}"), console=console, transient=True,
+            TextColumn("{task.description}", markup=False), BarColumn(),
+            TextColumn("{task.percentage:3.0f}%"), TextColumn("{task.fields[rate]}"),
+            TimeElapsedColumn(), TimeRemainingColumn(),
+            TextColumn("{task.fields[note]}", markup=False), console=console, transient=True,
         )  # fmt: skip
         self._task: TaskID | None = None
         self._unit = ""
@@ -85,7 +87,8 @@ class _Bar:
     def advance(self, amount: int, note: str = "") -> None:
         if self._task is not None:
             speed = self._bars.tasks[0].speed or 0.0
-            self._bars.update(self._task, advance=amount, note=note, rate=_rate(speed, self._unit))
+            rate = _rate(speed, self._unit)
+            self._bars.update(self._task, advance=amount, note=visible(note), rate=rate)
 
     def end(self) -> None:
         if self._task is not None:
@@ -94,7 +97,7 @@ class _Bar:
             self._task = None
 
     def say(self, text: str) -> None:
-        self._console.print(text, highlight=False)
+        self._console.print(visible(text), soft_wrap=True)
 
 
 def _rate(speed: float, unit: str) -> str:
@@ -109,7 +112,7 @@ def shown_progress(quiet: bool) -> Iterator[progress.Progress]:
     if quiet:
         yield progress.SILENT
         return
-    bar = _Bar(Console(stderr=True))
+    bar = _Bar(_console(stderr=True))
     try:
         yield bar
     finally:
@@ -134,7 +137,12 @@ def _finite(value: Any) -> Any:
 
 def table_console() -> Console:
     """Return the console for results, on stdout; a pipe has no right edge."""
-    console = Console(highlight=False)
+    console = _console()
     if not console.is_terminal:
         console.width = 10_000
     return console
+
+
+def _console(*, stderr: bool = False) -> Console:
+    """Return a console that shows texts as they are: files are named "[v2].gguf", too."""
+    return Console(stderr=stderr, highlight=False, markup=False, emoji=False)

@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.table import Table
 
 from edgequant.cli import options
+from edgequant.cli.words import size, visible
 from edgequant.model.recipes import RECIPES
 from edgequant.stages.quantize import quantize
 from edgequant.stages.quantize_report import QuantizeReport
@@ -65,30 +66,24 @@ def command(
 def _show(console: Console, report: QuantizeReport, output: Path | None) -> None:
     types = Table("type", box=None)
     types.add_column("tensors", justify="right")
-    types.add_column("MiB", justify="right")
+    types.add_column("size", justify="right")
     counts = Counter(tensor.type for tensor in report.tensors)
     for name, count in counts.most_common():
         nbytes = sum(tensor.bytes for tensor in report.tensors if tensor.type == name)
-        types.add_row(name, f"{count:,}", f"{nbytes / 2**20:,.1f}")
+        types.add_row(name, f"{count:,}", size(nbytes))
     console.print(types)
     if not report.dry_run:
         worst = Table("most is lost in", "type", box=None)
         worst.add_column("error", justify="right")
         for tensor in sorted(report.tensors, key=lambda t: t.error or 0.0, reverse=True)[:_WORST]:
-            worst.add_row(tensor.name, tensor.type, f"{tensor.error or 0.0:.2%}")
+            worst.add_row(visible(tensor.name), tensor.type, f"{tensor.error or 0.0:.2%}")
         console.print(worst)
     for note in report.notes:
-        console.print(f"Note: {note}", soft_wrap=True, markup=False)
+        console.print(f"Note: {visible(note)}", soft_wrap=True)
     verb = "would be" if report.dry_run else f"{output}:"
     console.print(
-        f"{verb} {report.recipe}, {_size(report.bytes)} ({_size(report.source_bytes)} before), "
+        f"{verb} {report.recipe}, {size(report.bytes)} ({size(report.source_bytes)} before), "
         f"{report.bits_per_weight:.2f} bits per weight; "
         f"{report.seconds:.1f} s, {report.threads} threads",
-        soft_wrap=True, markup=False,
-    )  # fmt: skip
-
-
-def _size(nbytes: int) -> str:
-    if nbytes >= 2**30:
-        return f"{nbytes / 2**30:.2f} GiB"
-    return f"{nbytes / 2**20:.2f} MiB"
+        soft_wrap=True,
+    )

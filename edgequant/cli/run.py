@@ -9,9 +9,10 @@ from pathlib import Path
 import click
 
 from edgequant.cli import options
+from edgequant.cli.words import size
 from edgequant.device.protocol import Sampling
-from edgequant.errors import TextError
 from edgequant.stages.generate import Generation, generate
+from edgequant.stages.text import decode
 
 # What a model writes must not command the terminal: control characters but for tab and line end.
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
@@ -90,7 +91,7 @@ def command(
     with options.shown_progress(quiet) as progress:
         report = generate(
             model,
-            _read_stdin() if prompt == "-" else prompt,
+            decode(sys.stdin.buffer.read(), "stdin") if prompt == "-" else prompt,
             device=device,
             limit=None if limit < 0 else limit,
             chat=chat,
@@ -109,17 +110,6 @@ def command(
         raise click.Abort
 
 
-def _read_stdin() -> str:
-    content = sys.stdin.buffer.read()
-    try:
-        return content.decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise TextError(
-            f"stdin: byte {error.start:,} of {len(content):,} is not UTF-8.",
-            hint="save the prompt as UTF-8.",
-        ) from error
-
-
 def _write(text: str) -> None:
     if sys.stdout.isatty():
         text = _CONTROL.sub(lambda match: repr(match[0])[1:-1], text)
@@ -134,7 +124,7 @@ def _describe(report: Generation) -> str:
         ("load", f"{report.load_seconds:.2f} s"),
         ("prefill", f"{report.prompt_tokens} tokens, {report.prefill_tokens_per_second:,.1f} t/s"),
         ("decode", f"{report.tokens} tokens, {'no step' if rate is None else f'{rate:,.1f} t/s'}"),
-        ("peak memory", "unknown" if memory is None else f"{memory / 2**20:,.0f} MiB"),
+        ("peak memory", "unknown" if memory is None else size(memory)),
         ("device", f"{report.device}; activations {report.activations}"),
         ("stopped by", f"{report.stopped}; seed {report.seed}"),
     )

@@ -42,11 +42,20 @@ def read_text(path: Path) -> str:
         ) from error
     if not content:
         raise TextError(f"{path}: is empty.", hint="name a file with text in it.")
+    return decode(content, str(path))
+
+
+def decode(content: bytes, where: str) -> str:
+    """Return the text of UTF-8 bytes.
+
+    Raises:
+        TextError: they are not UTF-8.
+    """
     try:
         return content.decode("utf-8")
     except UnicodeDecodeError as error:
         raise TextError(
-            f"{path}: byte {error.start:,} of {len(content):,} is not UTF-8.",
+            f"{where}: byte {error.start:,} of {len(content):,} is not UTF-8.",
             hint="save the text as UTF-8.",
         ) from error
 

@@ -1,0 +1,15 @@
+"""How values become words on a terminal: sizes, and texts that come out of strange files."""
+
+
+def visible(text: str) -> str:
+    """Escape what a terminal would obey or cannot show, line ends included."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def size(nbytes: int) -> str:
+    """Say a number of bytes in MiB or, from one on, in GiB."""
+    if nbytes >= 2**30:
+        return f"{nbytes / 2**30:,.2f} GiB"
+    return f"{nbytes / 2**20:,.2f} MiB"
