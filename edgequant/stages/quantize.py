@@ -2,14 +2,22 @@
 
 Row chunks go through a pool of threads and are written in order, so that memory holds a few chunks
 and never a tensor. All that can be known to be wrong is found before the first byte is written.
+
+A run may be resumable: then every tensor whose bytes are on the disk is noted in a journal with
+what it lost, and a killed run goes on where its journal ends. The result has the bytes of a run
+that was never killed, if the same versions of this and of NumPy compute it on the same machine.
 """
 
 import os
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing
+from hashlib import sha256
 from pathlib import Path
 
+import numpy as np
+
+from edgequant import __version__
 from edgequant.blocks import QUANTIZATION_VERSION, TensorInfo, Weights
 from edgequant.errors import UnsupportedError
 from edgequant.formats import find
@@ -35,6 +43,8 @@ def quantize(
     strict: bool = False,
     force: bool = False,
     dry_run: bool = False,
+    part_nbytes: int | None = None,
+    resume: bool = False,
     progress: Progress = SILENT,
 ) -> QuantizeReport:
     """Write a model file in the formats of a recipe.
@@ -48,6 +58,8 @@ def quantize(
         strict: a tensor whose rows do not fit the recipe's format is an error.
         force: replace the output.
         dry_run: plan only.
+        part_nbytes: write files of at most so many bytes, named after `output`.
+        resume: keep what is finished if the run is cut short, and go on from what was kept.
         progress: is told of bytes read.
 
     Raises:
@@ -81,10 +93,19 @@ def quantize(
                 raise ValueError("an output is needed unless it is a dry run")
             keys = _keys(file, recipe, imatrix, matrix)
             with open_output(
-                output, keys, [a.info for a in plan], force=force, inputs=inputs
+                output,
+                keys,
+                [a.info for a in plan],
+                force=force,
+                inputs=[*inputs, *file.paths],
+                part_nbytes=part_nbytes,
+                resume=_bytes_depend_on(file, recipe, imatrix) if resume else None,
             ) as out:
-                progress.begin(f"quantize to {recipe.name}", sum(i.nbytes for i in infos), "bytes")
-                losses = _write(out, _chunks(weights, plan, matrix), threads, progress)
+                losses = {name: Loss.of_facts(facts) for name, facts in out.finished.items()}
+                rest = [a for a in plan if a.source.name not in losses]
+                label = f"quantize to {recipe.name}"
+                progress.begin(label, sum(a.source.nbytes for a in rest), "bytes")
+                losses |= _write(out, _chunks(weights, rest, matrix), threads, progress)
                 progress.end()
     timing = Timing(time.monotonic() - started, threads)
     return make_report(recipe.name, plan, matrix, losses, timing)
@@ -100,8 +121,26 @@ def _write(
             name = chunk.weight.name
             out.append(name, data)
             losses[name] = losses.get(name, Loss()).plus(loss)
+            if chunk.stop == chunk.weight.info.rows:
+                out.record(name, losses[name].facts())
             progress.advance(chunk.nbytes, name)
     return losses
+
+
+def _bytes_depend_on(file: GGUFFile, recipe: Recipe, imatrix: Path | None) -> dict[str, object]:
+    """Say what decides the output's bytes beside its keys and types, for runs that are resumed."""
+    stats = [path.stat() for path in file.paths]
+    importance = "none"
+    if imatrix is not None:
+        importance = f"the one with SHA-256 {sha256(imatrix.read_bytes()).hexdigest()}"
+    return {
+        "edgequant version": __version__,
+        "NumPy version": np.__version__,
+        "input's size": sum(stat.st_size for stat in stats),
+        "input's time of change": max(stat.st_mtime_ns for stat in stats),
+        "type": recipe.name,
+        "importance matrix": importance,
+    }
 
 
 def _processors() -> int:

@@ -5,10 +5,10 @@ or recipes.
 """
 
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
-from typing import TypeVar
+from dataclasses import asdict, dataclass
+from typing import Any, Self, TypeVar
 
 import numpy as np
 
@@ -26,6 +26,25 @@ R = TypeVar("R")
 
 
 @dataclass(frozen=True)
+class BlockLoss:
+    """What rounding did to one block; of a type without blocks, to one row.
+
+    Attributes:
+        row: of the tensor, its matrices one after the other.
+        block: of the row.
+        weights: of the block.
+        squared: sum of (x - x̂)².
+        weighted: sum of q (x - x̂)².
+    """
+
+    row: int
+    block: int
+    weights: int
+    squared: float
+    weighted: float
+
+
+@dataclass(frozen=True)
 class Loss:
     """What rounding did to some weights x, whose columns have importance q (1 where unknown).
 
@@ -36,6 +55,7 @@ class Loss:
         energy: sum of q x².
         importance: sum of q over the weights.
         clipped: weights beyond what F16 holds, if that is what they became.
+        worst: the block with the largest `weighted`; None if nothing was lost.
     """
 
     weights: int = 0
@@ -44,6 +64,7 @@ class Loss:
     energy: float = 0.0
     importance: float = 0.0
     clipped: int = 0
+    worst: BlockLoss | None = None
 
     def plus(self, other: "Loss") -> "Loss":
         """Return the loss of both."""
@@ -54,7 +75,18 @@ class Loss:
             self.energy + other.energy,
             self.importance + other.importance,
             self.clipped + other.clipped,
+            max((self.worst, other.worst), key=lambda b: 0.0 if b is None else b.weighted),
         )
+
+    def facts(self) -> dict[str, object]:
+        """Return it as JSON can hold it."""
+        return asdict(self)
+
+    @classmethod
+    def of_facts(cls, facts: Mapping[str, Any]) -> Self:
+        """Return what `facts` was made of."""
+        worst = facts["worst"]
+        return cls(**{**facts, "worst": None if worst is None else BlockLoss(**worst)})
 
     @property
     def rmse(self) -> float:
@@ -128,8 +160,7 @@ def recode(chunk: Chunk) -> tuple[Bytes, Loss]:
         return data, Loss()
     target = find(chunk.type.name)
     encoded = quantize(target, x, chunk.importance)
-    clipped = int(np.count_nonzero(np.abs(x) > _F16_LARGEST)) if chunk.type.name == "F16" else 0
-    return encoded, _measure(x, dequantize(target, encoded), chunk.importance, clipped)
+    return encoded, _measure(x, dequantize(target, encoded), chunk)
 
 
 def _check_finite(x: Floats, chunk: Chunk) -> None:
@@ -143,21 +174,39 @@ def _check_finite(x: Floats, chunk: Chunk) -> None:
         )
 
 
-def _measure(x: Floats, decoded: Floats, importance: Floats | None, clipped: int) -> Loss:
-    """Sum by column in float64, then over the columns; reuses `decoded`."""
+def _measure(x: Floats, decoded: Floats, chunk: Chunk) -> Loss:
+    """Sum over blocks in float32, then over all in float64; reuses `decoded`.
+
+    einsum, because it weighs and sums in one pass: 0.2 ns a weight, where `sum` over a last axis of
+    32 alone takes 0.6.
+    """
+    rows, columns = x.shape
+    size = chunk.type.weights if chunk.type.weights > 1 else columns
+    blocks = (rows, columns // size, size)
+    q = np.ones(columns, np.float32) if chunk.importance is None else chunk.importance
+    q = np.ascontiguousarray(q, np.float32).reshape(blocks[1:])
+    is_f16 = chunk.type.name == "F16"
+    clipped = int(np.count_nonzero(np.abs(x) > _F16_LARGEST)) if is_f16 else 0
     decoded -= x
-    np.square(decoded, out=decoded)
-    squared = decoded.sum(axis=0, dtype=np.float64)
-    np.square(x, out=decoded)
-    energy = decoded.sum(axis=0, dtype=np.float64)
-    q = np.ones(x.shape[1]) if importance is None else importance.astype(np.float64)
+    errors = np.square(decoded, out=decoded).reshape(blocks)
+    squared, weighted = np.einsum("rbk->rb", errors), np.einsum("rbk,bk->rb", errors, q)
+    row, block = divmod(int(weighted.argmax()), blocks[1])
+    worst = BlockLoss(
+        row=chunk.start + row,
+        block=block,
+        weights=size,
+        squared=float(squared[row, block]),
+        weighted=float(weighted[row, block]),
+    )
+    energy = np.einsum("rbk,bk->rb", np.square(x, out=decoded).reshape(blocks), q)
     return Loss(
         weights=x.size,
-        squared=float(squared.sum()),
-        weighted=float(squared @ q),
-        energy=float(energy @ q),
-        importance=float(q.sum()) * len(x),
+        squared=float(squared.sum(dtype=np.float64)),
+        weighted=float(weighted.sum(dtype=np.float64)),
+        energy=float(energy.sum(dtype=np.float64)),
+        importance=float(q.sum(dtype=np.float64)) * rows,
         clipped=clipped,
+        worst=worst if worst.weighted else None,
     )
 
 
