@@ -10,17 +10,24 @@ from edgequant.blocks import Floats
 from edgequant.formats.costs import by_importance, mean_square, pooled
 from edgequant.formats.format import Blocks, QuantFormat, register
 from edgequant.formats.packing import FOUR, LOW, pack_nibbles, unpack_nibbles
-from edgequant.formats.search import HALF_LARGEST, Fit, fan, turn, turn_back
-from edgequant.formats.superblock import symmetric_codes
+from edgequant.formats.search import HALF_LARGEST, Effort, Search, fan, turn, turn_back
+from edgequant.formats.signed_codes import SignedRange, signed_codes
+from edgequant.formats.symmetric import SymmetricFit, Whole
 
 # 210 bytes
 BLOCK = np.dtype([("ql", "u1", 128), ("qh", "u1", 64), ("scales", "i1", 16), ("d", "<f2")])
-BOTTOM, TOP = -32, 31
+LEVELS = Whole(-32, 31)
 LARGEST = HALF_LARGEST * 128 * 32
-STARTS = fan(stretches=(-5, -4.5, -4, -3.5, -3, -2.5, -2, -1.5, -1, -0.5, 0, 0.5))
+CODES = SignedRange(each=16, low=-128, high=127, aims=(-127,))
+SPANS = (-27, -27.5, -28, -28.5, -29, -29.5, -30, -30.5, -31, -31.5, -32, -32.5)
+SEARCHES = {
+    Effort.FAST: Search(fan(SPANS), rounds=0, sweeps=1),
+    Effort.DEFAULT: Search(fan(SPANS), rounds=0, sweeps=1),
+    Effort.BEST: Search(fan(SPANS), rounds=1, sweeps=2),
+}
 
 
-def encode(weights: Floats, importance: Floats | None) -> Blocks:
+def encode(weights: Floats, importance: Floats | None, effort: Effort) -> Blocks:
     """(rows, blocks, 256) float32 -> (rows, blocks) of BLOCK, by weighted squared error.
 
     The cost is the importance alone, as in quantize_row_q6_K_impl, ggml-quants.c at llama.cpp
@@ -33,10 +40,10 @@ def encode(weights: Floats, importance: Floats | None) -> Blocks:
         costs += pooled(mean_square(x), 16)
     else:
         costs = by_importance(importance, len(weights), 16)
-    fit = Fit(x, costs)
-    scale = fit.symmetric(BOTTOM, TOP, STARTS, rounds=0)
-    codes = symmetric_codes(fit, scale, BOTTOM, TOP, each=16, sweeps=1)
-    fit.levels -= BOTTOM
+    fit = SymmetricFit(x, costs, LEVELS)
+    search = SEARCHES[effort]
+    codes = signed_codes(fit, fit.search(search), CODES, sweeps=search.sweeps)
+    fit.levels -= LEVELS.low
     quants = turn_back(fit.levels).reshape(-1, 2, 4, 32)
     blocks = np.empty(weights.shape[:2], BLOCK)
     flat = blocks.reshape(-1)
