@@ -1,9 +1,11 @@
 """What every command shares: common options, the progress bar, and JSON output."""
 
 import json
+import re
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from decimal import Decimal
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -22,6 +24,25 @@ from edgequant import progress
 from edgequant.cli.words import visible
 
 F = TypeVar("F", bound=Callable[..., Any])
+
+_UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12,
+          "KIB": 2**10, "MIB": 2**20, "GIB": 2**30, "TIB": 2**40}  # fmt: skip
+
+
+def parse_size(text: str) -> int:
+    """Return a number of bytes: "2G" is 2 · 10^9, as in llama-gguf-split; "2GiB" is 2 · 2^30.
+
+    Raises:
+        BadParameter: it is not a size, or less than a byte.
+    """
+    match = re.fullmatch(r"(\d{1,15}(?:\.\d{1,9})?)([KMGT]|[KMGT]B|[KMGT]iB|)", text, re.IGNORECASE)
+    nbytes = 0
+    if match is not None:
+        unit = match[2].upper()
+        nbytes = int(Decimal(match[1]) * _UNITS[unit if "I" in unit else unit[:1]])
+    if nbytes == 0:
+        raise click.BadParameter(f"{text!r} is not a size such as 500M, 2G or 1.5GiB.")
+    return nbytes
 
 
 def shared(command: F) -> F:
@@ -121,8 +142,12 @@ def shown_progress(quiet: bool) -> Iterator[progress.Progress]:
 
 def print_json(report: object) -> None:
     """Print one JSON object on stdout; numbers that are not finite become null."""
-    json.dump(_finite(report), sys.stdout, ensure_ascii=False)
-    sys.stdout.write("\n")
+    sys.stdout.write(as_json(report))
+
+
+def as_json(report: object) -> str:
+    """Return one JSON object in a line; numbers that are not finite become null."""
+    return json.dumps(_finite(report), ensure_ascii=False) + "\n"
 
 
 def _finite(value: Any) -> Any:

@@ -1,6 +1,7 @@
 """`edgequant quantize`: a model file in fewer bits."""
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
@@ -8,7 +9,7 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from edgequant.cli import options
+from edgequant.cli import options, report_files
 from edgequant.cli.words import size, visible
 from edgequant.model.recipes import RECIPES
 from edgequant.stages.quantize import quantize
@@ -34,6 +35,15 @@ _WORST = 5  # tensors shown
     help="Threads; left out, one a processor.",
 )  # fmt: skip
 @click.option("--strict", is_flag=True, help="Fail where rows do not fit the format of the type.")
+@click.option(
+    "--split-max-size", "part_nbytes", type=options.parse_size, metavar="SIZE",
+    help="Write files OUT-00001-of-0000N.gguf of at most SIZE each, such as 2G.",
+)  # fmt: skip
+@click.option(
+    "--resume", is_flag=True,
+    help="Keep what is finished if the run is cut short, and go on from what was kept.",
+)  # fmt: skip
+@report_files.option
 @click.option("--dry-run", is_flag=True, help="Show types and sizes, and write nothing.")
 @options.force
 @options.shared
@@ -44,6 +54,9 @@ def command(
     imatrix: Path | None,
     threads: int | None,
     strict: bool,
+    part_nbytes: int | None,
+    resume: bool,
+    report_file: Path | None,
     dry_run: bool,
     force: bool,
     as_json: bool,
@@ -52,18 +65,24 @@ def command(
     """Write MODEL.gguf, an F16, BF16 or F32 model file, in the formats of a type such as Q4_K_M."""
     if output is None and not dry_run:
         raise click.UsageError("Missing option '-o' / '--output'.")
+    if report_file is not None:
+        others = [path for path in (model, output, imatrix) if path is not None]
+        report_files.check_report(report_file, force=force, others=others)
     with options.shown_progress(quiet) as progress:
         report = quantize(
             model, output, type=recipe, imatrix=imatrix, threads=threads, strict=strict,
-            force=force, dry_run=dry_run, progress=progress,
+            force=force, dry_run=dry_run, part_nbytes=part_nbytes, resume=resume,
+            progress=progress,
         )  # fmt: skip
+    if report_file is not None:
+        report_files.write_report(report_file, report, model.name)
     if as_json:
         options.print_json(asdict(report) | {"output": None if output is None else str(output)})
     elif not quiet:
-        _show(options.table_console(), report, output)
+        _show(options.table_console(), report)
 
 
-def _show(console: Console, report: QuantizeReport, output: Path | None) -> None:
+def _show(console: Console, report: QuantizeReport) -> None:
     types = Table("type", box=None)
     types.add_column("tensors", justify="right")
     types.add_column("size", justify="right")
@@ -80,10 +99,15 @@ def _show(console: Console, report: QuantizeReport, output: Path | None) -> None
         console.print(worst)
     for note in report.notes:
         console.print(f"Note: {visible(note)}", soft_wrap=True)
-    verb = "would be" if report.dry_run else f"{output}:"
+    verb = "would be" if report.dry_run else f"{_name(report.files)}:"
     console.print(
         f"{verb} {report.recipe}, {size(report.bytes)} ({size(report.source_bytes)} before), "
         f"{report.bits_per_weight:.2f} bits per weight; "
         f"{report.seconds:.1f} s, {report.threads} threads",
         soft_wrap=True,
     )
+
+
+def _name(files: Sequence[str]) -> str:
+    others = f" and {len(files) - 1:,} more" if len(files) > 1 else ""
+    return f"{visible(files[0])}{others}"

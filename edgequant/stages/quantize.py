@@ -21,6 +21,7 @@ from edgequant import __version__
 from edgequant.blocks import QUANTIZATION_VERSION, TensorInfo, Weights
 from edgequant.errors import UnsupportedError
 from edgequant.formats import find
+from edgequant.gguf.layout import lay_out
 from edgequant.gguf.reader import GGUFFile, open_file
 from edgequant.gguf.spec import string, u32
 from edgequant.gguf.writer import Output, check_output, open_output
@@ -88,10 +89,14 @@ def quantize(
         plan = _plan(file, recipe, infos, imatrix=matrix is not None)
         _check_plan(model, plan, strict)
         losses: dict[str, Loss] = {}
+        files: Sequence[Path] = ()
+        keys = _keys(file, recipe, imatrix, matrix)
+        if dry_run and output is not None:
+            parts = lay_out(output, keys, [a.info for a in plan], part_nbytes)
+            files = [part.path for part in parts]
         if not dry_run:
             if output is None:
                 raise ValueError("an output is needed unless it is a dry run")
-            keys = _keys(file, recipe, imatrix, matrix)
             with open_output(
                 output,
                 keys,
@@ -107,8 +112,9 @@ def quantize(
                 progress.begin(label, sum(a.source.nbytes for a in rest), "bytes")
                 losses |= _write(out, _chunks(weights, rest, matrix), threads, progress)
                 progress.end()
+            files = out.paths
     timing = Timing(time.monotonic() - started, threads)
-    return make_report(recipe.name, plan, matrix, losses, timing)
+    return make_report(recipe.name, plan, matrix, losses, timing, files)
 
 
 def _write(

@@ -2,14 +2,32 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from edgequant.errors import some
 from edgequant.model.assignment import Assignment, kind_of
 from edgequant.model.importance import ImportanceMatrix
-from edgequant.model.tensors import Role
+from edgequant.model.tensors import Role, role_of
 from edgequant.stages.recode import Loss
 
 _LISTED = 8  # names in a note, before "and N more"
+
+
+@dataclass(frozen=True)
+class WorstBlock:
+    """The block in which a tensor lost most, by the (weighed) squared error.
+
+    Attributes:
+        row: of the tensor, its matrices one after the other.
+        block: of the row; a type without blocks counts a row as one.
+        rmse: root of its mean squared error, in the weights' unit.
+        share: of the tensor's (weighed) squared error.
+    """
+
+    row: int
+    block: int
+    rmse: float
+    share: float
 
 
 @dataclass(frozen=True)
@@ -25,6 +43,7 @@ class QuantizedTensor:
         error: the (weighed) squared error over the (weighed) sum of squares; None in a dry run.
         source_type: its format in the input.
         fallback_from: the format that its rows are not whole blocks of.
+        worst: its worst block; None in a dry run, and if nothing was lost.
     """
 
     name: str
@@ -35,6 +54,22 @@ class QuantizedTensor:
     error: float | None
     source_type: str
     fallback_from: str | None
+    worst: WorstBlock | None
+
+
+@dataclass(frozen=True)
+class QuantizedLayer:
+    """The tensors of one layer together.
+
+    Attributes:
+        layer: from 0; None for the tensors outside of layers.
+        bytes: of their data.
+        error: mean of their errors, each counted as often as it has weights; None in a dry run.
+    """
+
+    layer: int | None
+    bytes: int
+    error: float | None
 
 
 @dataclass(frozen=True)
@@ -44,6 +79,7 @@ class QuantizeReport:
     Attributes:
         recipe: its name.
         tensors: in file order.
+        layers: in order, and last what is outside of them.
         weights: how many, in all tensors.
         bits_per_weight: 8 · bytes / weights.
         bytes: of all tensors' data.
@@ -53,10 +89,12 @@ class QuantizeReport:
         without_importance: quantized tensors that a given importance matrix does not cover.
         notes: what a user should know: fallbacks, missing importance, zeros, clipping.
         dry_run: nothing was written.
+        files: that were written, or would be, if an output was named.
     """
 
     recipe: str
     tensors: tuple[QuantizedTensor, ...]
+    layers: tuple[QuantizedLayer, ...]
     weights: int
     bits_per_weight: float
     bytes: int
@@ -66,6 +104,7 @@ class QuantizeReport:
     without_importance: tuple[str, ...]
     notes: tuple[str, ...]
     dry_run: bool
+    files: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -82,6 +121,7 @@ def make_report(
     matrix: ImportanceMatrix | None,
     losses: Mapping[str, Loss],
     timing: Timing,
+    files: Sequence[Path] = (),
 ) -> QuantizeReport:
     """Sum up a run, or a dry one, which has no losses.
 
@@ -91,6 +131,7 @@ def make_report(
         matrix: the importance matrix, if one was given.
         losses: by tensor name; empty for a dry run.
         timing: of the run.
+        files: of the output.
     """
     weights = sum(a.source.weights for a in plan)
     nbytes = sum(a.info.nbytes for a in plan)
@@ -98,6 +139,7 @@ def make_report(
     return QuantizeReport(
         recipe=recipe,
         tensors=tuple(_tensor(a, matrix, losses.get(a.source.name)) for a in plan),
+        layers=tuple(_layers(plan, losses)),
         weights=weights,
         bits_per_weight=8 * nbytes / max(1, weights),
         bytes=nbytes,
@@ -107,6 +149,7 @@ def make_report(
         without_importance=missing,
         notes=(*_notes_on_types(plan, losses), *_notes_on_importance(plan, matrix, missing)),
         dry_run=not losses,
+        files=tuple(str(path) for path in files),
     )
 
 
@@ -121,7 +164,29 @@ def _tensor(a: Assignment, matrix: ImportanceMatrix | None, loss: Loss | None) -
         error=None if loss is None else loss.error,
         source_type=a.source.type.name,
         fallback_from=a.fallback_from,
+        worst=None if loss is None else _worst(loss),
     )
+
+
+def _layers(plan: Sequence[Assignment], losses: Mapping[str, Loss]) -> Iterator[QuantizedLayer]:
+    groups: dict[int | None, list[Assignment]] = {}
+    for a in plan:
+        groups.setdefault(role_of(a.source.name)[1], []).append(a)
+    for layer in sorted(groups, key=lambda n: (n is None, n)):
+        group = groups[layer]
+        errors = [losses[a.source.name].error * a.source.weights for a in group if losses]
+        yield QuantizedLayer(
+            layer=layer,
+            bytes=sum(a.info.nbytes for a in group),
+            error=sum(errors) / sum(a.source.weights for a in group) if losses else None,
+        )
+
+
+def _worst(loss: Loss) -> WorstBlock | None:
+    if loss.worst is None:
+        return None
+    rmse = (loss.worst.squared / loss.worst.weights) ** 0.5
+    return WorstBlock(loss.worst.row, loss.worst.block, rmse, loss.worst.weighted / loss.weighted)
 
 
 def _without_importance(plan: Sequence[Assignment], matrix: ImportanceMatrix) -> Iterator[str]:
