@@ -11,8 +11,11 @@ from rich.table import Table
 
 from edgequant.cli import options, report_files
 from edgequant.cli.words import size, visible
+from edgequant.formats import Effort
+from edgequant.model.overrides import read_overrides
 from edgequant.model.recipes import RECIPES
 from edgequant.stages.quantize import quantize
+from edgequant.stages.quantize_plan import Wish
 from edgequant.stages.quantize_report import QuantizeReport
 
 _WORST = 5  # tensors shown
@@ -23,9 +26,32 @@ _WORST = 5  # tensors shown
 @click.option(
     "-o", "--output", type=click.Path(path_type=Path), metavar="OUT.gguf", help="File to write."
 )
+@click.option("--type", metavar="TYPE", help=f"One of {', '.join(RECIPES)}.")
 @click.option(
-    "--type", "recipe", required=True, metavar="TYPE", help=f"One of {', '.join(RECIPES)}."
-)
+    "--target-size", type=options.parse_size, metavar="SIZE",
+    help="Instead of --type: the formats that lose least in a file of at most SIZE, such as 4.5G.",
+)  # fmt: skip
+@click.option(
+    "--target-bpw", type=float, metavar="BITS",
+    help="The same with so many bits per weight at most, such as 4.8.",
+)  # fmt: skip
+@click.option("--pure", is_flag=True, help="No mix: the format of the type for all tensors.")
+@click.option("--output-type", metavar="FORMAT", help="Format of the output matrix.")
+@click.option("--embedding-type", metavar="FORMAT", help="Format of the token embedding.")
+@click.option(
+    "--tensor-type", "patterns", multiple=True, metavar="REGEX=FORMAT",
+    help="Format of the tensors whose name matches; the first of several that match decides.",
+)  # fmt: skip
+@click.option("--keep-output", is_flag=True, help="Leave the output matrix as it is.")
+@click.option(
+    "--allow-requantize", is_flag=True,
+    help="Take a model that is quantized already, although rounding twice loses more.",
+)  # fmt: skip
+@click.option(
+    "--effort", type=click.Choice([effort.value for effort in Effort]), metavar="E",
+    default=Effort.DEFAULT.value, show_default=True,
+    help=f"How hard to look for the least error: {', '.join(effort.value for effort in Effort)}.",
+)  # fmt: skip
 @click.option(
     "--imatrix", type=click.Path(path_type=Path), metavar="F",
     help="Importance matrix of this model, from edgequant imatrix or llama-imatrix.",
@@ -50,7 +76,16 @@ _WORST = 5  # tensors shown
 def command(
     model: Path,
     output: Path | None,
-    recipe: str,
+    type: str | None,  # noqa: A002 -- the option's name
+    target_size: int | None,
+    target_bpw: float | None,
+    pure: bool,
+    output_type: str | None,
+    embedding_type: str | None,
+    patterns: tuple[str, ...],
+    keep_output: bool,
+    allow_requantize: bool,
+    effort: str,
     imatrix: Path | None,
     threads: int | None,
     strict: bool,
@@ -65,12 +100,19 @@ def command(
     """Write MODEL.gguf, an F16, BF16 or F32 model file, in the formats of a type such as Q4_K_M."""
     if output is None and not dry_run:
         raise click.UsageError("Missing option '-o' / '--output'.")
+    if sum(goal is not None for goal in (type, target_size, target_bpw)) != 1:
+        raise click.UsageError("Give one of --type, --target-size and --target-bpw.")
+    overrides = read_overrides(
+        pure=pure, output=output_type, embedding=embedding_type, patterns=patterns,
+        keep_output=keep_output,
+    )  # fmt: skip
+    wish = Wish(type, target_size, target_bpw, overrides, allow_requantize, strict)
     if report_file is not None:
         others = [path for path in (model, output, imatrix) if path is not None]
         report_files.check_report(report_file, force=force, others=others)
     with options.shown_progress(quiet) as progress:
         report = quantize(
-            model, output, type=recipe, imatrix=imatrix, threads=threads, strict=strict,
+            model, output, type=wish, imatrix=imatrix, effort=Effort(effort), threads=threads,
             force=force, dry_run=dry_run, part_nbytes=part_nbytes, resume=resume,
             progress=progress,
         )  # fmt: skip

@@ -8,7 +8,7 @@ from edgequant.errors import some
 from edgequant.model.assignment import Assignment, kind_of
 from edgequant.model.importance import ImportanceMatrix
 from edgequant.model.tensors import Role, role_of
-from edgequant.stages.recode import Loss
+from edgequant.stages.recode import FLOAT_TYPES, Loss
 
 _LISTED = 8  # names in a note, before "and N more"
 
@@ -87,7 +87,7 @@ class QuantizeReport:
         seconds: it took.
         threads: that worked.
         without_importance: quantized tensors that a given importance matrix does not cover.
-        notes: what a user should know: fallbacks, missing importance, zeros, clipping.
+        notes: what a user should know: fallbacks, rounding twice, missing importance, zeros.
         dry_run: nothing was written.
         files: that were written, or would be, if an output was named.
     """
@@ -147,7 +147,7 @@ def make_report(
         seconds=timing.seconds,
         threads=timing.threads,
         without_importance=missing,
-        notes=(*_notes_on_types(plan, losses), *_notes_on_importance(plan, matrix, missing)),
+        notes=(*_notes_on_types(plan), *_notes_on_importance(plan, matrix, missing)),
         dry_run=not losses,
         files=tuple(str(path) for path in files),
     )
@@ -198,7 +198,7 @@ def _without_importance(plan: Sequence[Assignment], matrix: ImportanceMatrix) ->
             yield name
 
 
-def _notes_on_types(plan: Sequence[Assignment], losses: Mapping[str, Loss]) -> Iterator[str]:
+def _notes_on_types(plan: Sequence[Assignment]) -> Iterator[str]:
     odd = [a for a in plan if a.fallback_from]
     if odd:
         share = sum(a.source.weights for a in odd) / sum(a.source.weights for a in plan)
@@ -210,9 +210,10 @@ def _notes_on_types(plan: Sequence[Assignment], losses: Mapping[str, Loss]) -> I
             f"{len(odd):,} tensors ({share:.1%} of the weights) have rows that are not whole "
             f"blocks of the recipe's format: {some(named, _LISTED)}."
         )
-    clipped = [f"{name} ({loss.clipped:,})" for name, loss in losses.items() if loss.clipped]
-    if clipped:
-        yield f"Weights beyond F16's largest number were held there: {some(clipped, _LISTED)}."
+    again = [f"{a.source.name} ({a.source.type.name})" for a in plan
+             if a.type != a.source.type and a.source.type.name not in FLOAT_TYPES]  # fmt: skip
+    if again:
+        yield f"{len(again):,} tensors were rounded before, and are again: {some(again, _LISTED)}."
 
 
 def _notes_on_importance(

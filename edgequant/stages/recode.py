@@ -11,10 +11,11 @@ from dataclasses import asdict, dataclass
 from typing import Any, Self, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from edgequant.blocks import BlockType, Bytes, Floats, Weight
 from edgequant.errors import GGUFError
-from edgequant.formats import dequantize, find, quantize
+from edgequant.formats import Effort, dequantize, find, quantize
 from edgequant.model.importance import stacked
 
 CHUNK_WEIGHTS = 1 << 18  # 1 MiB of float32: hides Python, and 64 threads stay below 200 MB
@@ -54,7 +55,6 @@ class Loss:
         weighted: sum of q (x - x̂)².
         energy: sum of q x².
         importance: sum of q over the weights.
-        clipped: weights beyond what F16 holds, if that is what they became.
         worst: the block with the largest `weighted`; None if nothing was lost.
     """
 
@@ -63,7 +63,6 @@ class Loss:
     weighted: float = 0.0
     energy: float = 0.0
     importance: float = 0.0
-    clipped: int = 0
     worst: BlockLoss | None = None
 
     def plus(self, other: "Loss") -> "Loss":
@@ -74,7 +73,6 @@ class Loss:
             self.weighted + other.weighted,
             self.energy + other.energy,
             self.importance + other.importance,
-            self.clipped + other.clipped,
             max((self.worst, other.worst), key=lambda b: 0.0 if b is None else b.weighted),
         )
 
@@ -145,32 +143,56 @@ def cut(weight: Weight, block: BlockType, importance: Floats | None, where: str)
             yield Chunk(weight, block, start, min(start + step, last), weighing, where)
 
 
-def recode(chunk: Chunk) -> tuple[Bytes, Loss]:
+def recode(chunk: Chunk, effort: Effort = Effort.DEFAULT) -> tuple[Bytes, Loss]:
     """Encode a chunk; bytes (rows, row bytes), as they are if the type does not change.
 
     Raises:
-        GGUFError: a weight is not a finite number.
+        GGUFError: a weight is not a finite number, or larger than F16 can hold.
     """
     data = chunk.weight.data[chunk.start : chunk.stop]
-    if chunk.weight.type.name not in FLOAT_TYPES:
-        return data, Loss()  # `quantize` lets only such through that keep their type
-    x = dequantize(find(chunk.weight.type.name), data)
-    _check_finite(x, chunk)
-    if chunk.type == chunk.weight.type:
+    same = chunk.type == chunk.weight.type
+    if same and chunk.weight.type.name not in FLOAT_TYPES:
         return data, Loss()
+    x = dequantize(find(chunk.weight.type.name), data)
+    rows = np.arange(chunk.start, chunk.stop)
+    check_finite(x, rows, chunk.where)
+    if same:
+        return data, Loss()
+    if chunk.type.name == "F16":
+        _check_f16(x, rows, chunk.where)
     target = find(chunk.type.name)
-    encoded = quantize(target, x, chunk.importance)
+    encoded = quantize(target, x, chunk.importance, effort=effort)
     return encoded, _measure(x, dequantize(target, encoded), chunk)
 
 
-def _check_finite(x: Floats, chunk: Chunk) -> None:
+def check_finite(x: Floats, rows: NDArray[np.int64], where: str) -> None:
+    """Refuse NaN and infinities.
+
+    Args:
+        x: (rows, columns).
+        rows: of the tensor, for the message.
+        where: its name.
+
+    Raises:
+        GGUFError: names the first.
+    """
     finite = np.isfinite(x)
     if not finite.all():
         row, column = (int(i) for i in np.argwhere(~finite)[0])
         raise GGUFError(
-            f"{chunk.where}: the weight at row {chunk.start + row:,}, column {column:,} is "
-            f"{x[row, column]}.",
+            f"{where}: the weight at row {rows[row]:,}, column {column:,} is {x[row, column]}.",
             hint="convert the checkpoint again; if it holds this number itself, it is damaged.",
+        )
+
+
+def _check_f16(x: Floats, rows: NDArray[np.int64], where: str) -> None:
+    """Refuse what F16 would hold as an infinity."""
+    if np.abs(x).max(initial=0) > _F16_LARGEST:
+        row, column = (int(i) for i in np.argwhere(np.abs(x) > _F16_LARGEST)[0])
+        raise GGUFError(
+            f"{where}: the weight at row {rows[row]:,}, column {column:,} is {x[row, column]}, "
+            f"beyond F16's {_F16_LARGEST:,}.",
+            hint="choose --type BF16, or --tensor-type 'NAME=BF16' for this tensor.",
         )
 
 
@@ -185,8 +207,6 @@ def _measure(x: Floats, decoded: Floats, chunk: Chunk) -> Loss:
     blocks = (rows, columns // size, size)
     q = np.ones(columns, np.float32) if chunk.importance is None else chunk.importance
     q = np.ascontiguousarray(q, np.float32).reshape(blocks[1:])
-    is_f16 = chunk.type.name == "F16"
-    clipped = int(np.count_nonzero(np.abs(x) > _F16_LARGEST)) if is_f16 else 0
     decoded -= x
     errors = np.square(decoded, out=decoded).reshape(blocks)
     squared, weighted = np.einsum("rbk->rb", errors), np.einsum("rbk,bk->rb", errors, q)
@@ -205,7 +225,6 @@ def _measure(x: Floats, decoded: Floats, chunk: Chunk) -> Loss:
         weighted=float(weighted.sum(dtype=np.float64)),
         energy=float(energy.sum(dtype=np.float64)),
         importance=float(q.sum(dtype=np.float64)) * rows,
-        clipped=clipped,
         worst=worst if worst.weighted else None,
     )
 

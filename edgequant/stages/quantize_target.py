@@ -1,0 +1,176 @@
+"""Which type every tensor is to have so that a file of a given size loses least.
+
+Formats are measured on samples of every tensor; their errors, weighed by each tensor's effect on
+the model's output, are costs; the choice with the least sum is found under the budget. The
+mathematics is in `model/sensitivity.py` and `model/allocation.py`.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
+
+from edgequant.blocks import BLOCK_TYPES, TensorInfo
+from edgequant.errors import UnsupportedError
+from edgequant.model.allocation import Option, allocate, smallest
+from edgequant.model.assignment import Assignment, fit, in_order, is_quantized, is_tied, kind_of
+from edgequant.model.overrides import check_overrides
+from edgequant.model.recipes import ALIASES, RECIPES
+from edgequant.model.sensitivity import sensitivities
+from edgequant.model.tensors import Role
+from edgequant.progress import Progress
+from edgequant.stages.measure import Sample, fitting_formats, measure
+from edgequant.stages.quantize_plan import Plan, Source, Wish, check_plan
+from edgequant.stages.recode import in_order as work_in_order
+
+_GUESSED = 1024  # llama.cpp's mark of a file type that no one said
+
+
+def plan_by_target(
+    source: Source,
+    wish: Wish,
+    total: Callable[[Sequence[TensorInfo]], int],
+    threads: int,
+    progress: Progress,
+) -> Plan:
+    """Choose the types with the least loss under a target: see `sensitivity` for what that is.
+
+    Args:
+        source: the model file.
+        wish: with a target.
+        total: bytes of all files that hold such tensors.
+        threads: that measure.
+        progress: is told of tensors.
+
+    Raises:
+        UnsupportedError: the target is below the smallest possible, or another wish cannot be
+            fulfilled.
+        GGUFError: a weight is not a finite number.
+    """
+    check_overrides(wish.overrides, source.quantizable, str(source.path))
+    fixed = {a.source.name: a for a in _fixed(source, wish)}
+    free = [info for info in in_order(source.infos) if info.name not in fixed]
+    limit = wish.target_size
+    if wish.target_bpw is not None:
+        limit = int(wish.target_bpw * sum(info.weights for info in source.infos) / 8)
+        total = _data_nbytes
+    if limit is None:
+        raise ValueError("a target is needed")
+
+    def plan(formats: Mapping[str, str]) -> tuple[Assignment, ...]:
+        return tuple(fixed.get(i.name) or fit(i, formats[i.name]) for i in in_order(source.infos))
+
+    least = plan({info.name: _formats(info)[0] for info in free})
+    check_plan(source, wish, least)
+    floor = total([a.info for a in least])
+    if floor > limit:
+        raise _too_small(source, wish, floor)
+    samples = _measure(source, free, threads, progress)
+    options = _options(source, free, samples)
+    budget = limit - floor + smallest(options)
+    while True:
+        chosen = plan({name: option.format for name, option in allocate(options, budget).items()})
+        excess = total([a.info for a in chosen]) - limit
+        if excess <= 0:
+            return Plan(_name(wish), _file_type(chosen), chosen)
+        budget = max(smallest(options), budget - excess)  # heads and padding are no tensor's own
+
+
+def _data_nbytes(infos: Sequence[TensorInfo]) -> int:
+    return sum(info.nbytes for info in infos)
+
+
+def _fixed(source: Source, wish: Wish) -> Iterator[Assignment]:
+    """Yield what no budget decides: what is left alone, and what the user named."""
+    tied = is_tied(source.infos)
+    for info in source.infos:
+        kind = kind_of(info.name)
+        is_output = kind is Role.OUTPUT or (kind is Role.EMBED and tied)
+        if not is_quantized(info) or (is_output and wish.overrides.keep_output):
+            yield Assignment(info, info.type)
+            continue
+        said = wish.overrides.choose(info.name, embed=kind is Role.EMBED, output=is_output)
+        if said is not None:
+            yield fit(info, said)
+
+
+def _formats(info: TensorInfo) -> list[str]:
+    """Return what a tensor may become, the smallest first: what it is already is one of them."""
+    fitting = {*fitting_formats(info.columns), info.type.name}
+    return sorted(fitting, key=lambda name: BLOCK_TYPES[name].bits_per_weight)
+
+
+def _measure(
+    source: Source, free: Sequence[TensorInfo], threads: int, progress: Progress
+) -> dict[str, Sample]:
+    """Measure all formats on all tensors that are free to have them."""
+
+    def work(info: TensorInfo) -> Sample:
+        importance = None if source.matrix is None else source.matrix.mean(info.name)
+        formats = [name for name in _formats(info) if name != info.type.name]
+        where = f"{source.path}: '{info.name}'"
+        return measure(source.weights[info.name], formats, importance, where)
+
+    samples = {}
+    progress.begin("measure formats", len(free), "tensors")
+    with closing(work_in_order(work, free, threads)) as results:
+        for info, sample in results:
+            samples[info.name] = sample
+            progress.advance(1, info.name)
+    progress.end()
+    return samples
+
+
+def _options(
+    source: Source, free: Sequence[TensorInfo], samples: Mapping[str, Sample]
+) -> dict[str, list[Option]]:
+    """Turn relative errors into costs: noise in the model's output."""
+    weighing = sensitivities(source.infos, _energies(source, samples))
+    return {
+        info.name: [
+            Option(
+                name,
+                TensorInfo(info.name, BLOCK_TYPES[name], info.shape).nbytes,
+                weighing[info.name] * samples[info.name].errors.get(name, 0.0),
+            )
+            for name in _formats(info)
+        ]
+        for info in free
+    }
+
+
+def _energies(source: Source, samples: Mapping[str, Sample]) -> dict[str, float]:
+    """Return what is known of E|y|²: a row of the embedding, and what has importance."""
+    known = {} if source.matrix is None else source.matrix.entries
+    energies = {name: sample.energy for name, sample in samples.items() if name in known}
+    for info in source.infos:
+        if info.name in samples and kind_of(info.name) is Role.EMBED:
+            energies[info.name] = samples[info.name].energy / info.rows
+    return energies
+
+
+def _too_small(source: Source, wish: Wish, floor: int) -> UnsupportedError:
+    weights = sum(info.weights for info in source.infos)
+    if wish.target_bpw is not None:
+        least, asked = f"{8 * floor / weights:.3f} bits a weight", f"{wish.target_bpw}"
+    else:
+        least, asked = f"{floor:,} bytes", f"{wish.target_size:,}"
+    return UnsupportedError(
+        f"{source.path}: the smallest possible is {least}, more than the {asked} asked for.",
+        hint="ask for more, or leave out what keeps tensors large, such as --keep-output.",
+    )
+
+
+def _name(wish: Wish) -> str:
+    if wish.target_bpw is not None:
+        return f"mix of at most {wish.target_bpw:g} bits per weight"
+    return f"mix of at most {wish.target_size:,} bytes"
+
+
+def _file_type(plan: Sequence[Assignment]) -> int:
+    """Say what most weights are, which is how llama.cpp guesses it."""
+    counts: Counter[str] = Counter()
+    for a in plan:
+        counts[a.type.name] += a.source.weights
+    most = counts.most_common(1)[0][0]
+    name = ALIASES.get(most, most)
+    return RECIPES[name].file_type if name in RECIPES else _GUESSED
