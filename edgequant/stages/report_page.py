@@ -19,16 +19,17 @@ body { font: 14px/1.5 system-ui, sans-serif; color: var(--ink); background: var(
 h1 { font-size: 1.5rem; margin-bottom: 0; } h2 { font-size: 1.1rem; margin: 2rem 0 .5rem; }
 p { margin: .3rem 0; } .soft { color: var(--soft); }
 .charts { display: grid; grid-template-columns: repeat(auto-fit, minmax(24rem, 1fr)); gap: 2rem; }
-svg { display: block; width: 100%; overflow: visible; }
+figure { margin: 0; } svg { display: block; width: 100%; overflow: visible; }
 svg text { font-size: 11px; fill: var(--soft); }
 .size { fill: var(--size); } .error { fill: var(--error); } .axis { stroke: var(--line); }
 table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; }
 th { text-align: left; color: var(--soft); font-weight: 500; border-bottom: 1px solid var(--line); }
 th, td { padding: .15rem .7rem .15rem 0; white-space: nowrap; }
-td.number { text-align: right; } td.bar { width: 12%; min-width: 4rem; }
+td.number, th.number { text-align: right; } td.bar { width: 12%; min-width: 4rem; }
 tr:hover td { background: color-mix(in srgb, var(--line) 40%, transparent); }
-.wide { overflow-x: auto; }
+.narrow { width: auto; } .wide { overflow-x: auto; }
 """
+_TH = '<th class="number">'  # above a column of numbers
 _WIDTH, _HEIGHT, _LEFT, _BOTTOM = 480, 150, 56, 18  # of a chart, and where its axes are
 
 
@@ -61,9 +62,9 @@ def render_page(report: QuantizeReport, title: str) -> str:
 
 
 def _summary(report: QuantizeReport) -> Iterator[str]:
-    verb = "Would be" if report.dry_run else "Is"
+    verb = "Would be " if report.dry_run else ""
     yield (
-        f"<p>{verb} <b>{_size(report.bytes)}</b> ({_size(report.source_bytes)} before), "
+        f"<p>{verb}<b>{_size(report.bytes)}</b> ({_size(report.source_bytes)} before), "
         f"<b>{report.bits_per_weight:.3f}</b> bits per weight, {report.weights:,} weights in "
         f"{len(report.tensors):,} tensors.</p>"
     )
@@ -78,7 +79,9 @@ def _summary(report: QuantizeReport) -> Iterator[str]:
 
 def _chart(kind: str, bars: Sequence[tuple[str, float, str]]) -> str:
     """Draw upright bars, each with its name, its length, and what to call that."""
-    most = max((value for _, value, _ in bars), default=0) or 1
+    if not bars:
+        return ""
+    most = max(value for _, value, _ in bars) or 1
     longest = max(bars, key=lambda bar: bar[1])[2]
     step = (_WIDTH - _LEFT) / len(bars)
     floor = _HEIGHT - _BOTTOM
@@ -103,13 +106,13 @@ def _chart(kind: str, bars: Sequence[tuple[str, float, str]]) -> str:
                 f'<text x="{middle:.1f}" y="{_HEIGHT}" text-anchor="middle">{short}</text>'
             )
     return (
-        f'<figure style="margin: 0"><figcaption>{kind.capitalize()}</figcaption>'
+        f"<figure><figcaption>{kind.capitalize()}</figcaption>"
         f'<svg viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img">{"".join(drawn)}</svg></figure>'
     )
 
 
 def _types(report: QuantizeReport) -> Iterator[str]:
-    yield '<h2>By type</h2><table style="width: auto"><tr><th>Type<th>Tensors<th>Size<th>Share</tr>'
+    yield f'<h2>By type</h2><table class="narrow"><tr><th>Type{_TH}Tensors{_TH}Size{_TH}Share</tr>'
     nbytes = Counter[str]()
     for tensor in report.tensors:
         nbytes[tensor.type] += tensor.bytes
@@ -130,8 +133,9 @@ def _worst(tensors: Sequence[QuantizedTensor]) -> Iterator[str]:
         return
     yield (
         '<h2>Blocks that stand out</h2><p class="soft">Of each tensor the block that lost most; '
-        "first those with the largest share of their tensor's error.</p><table "
-        'style="width: auto"><tr><th>Tensor<th>Row<th>Block<th>RMSE<th>Share of the error</tr>'
+        "first those with the largest share of their tensor's error.</p>"
+        f'<table class="narrow"><tr><th>Tensor{_TH}Row{_TH}Block{_TH}RMSE{_TH}Share of the error'
+        "</tr>"
     )
     for tensor in found[:10]:
         worst = tensor.worst
@@ -147,11 +151,10 @@ def _worst(tensors: Sequence[QuantizedTensor]) -> Iterator[str]:
 def _tensors(report: QuantizeReport) -> Iterator[str]:
     largest = max((t.bytes for t in report.tensors), default=1)
     worst = max((t.error or 0 for t in report.tensors), default=0) or 1
-    columns = ["Tensor", "Type", "Size", ""]
+    columns = f"<th>Tensor<th>Type{_TH}Size<th>"
     if not report.dry_run:
-        columns += ["Error", "", "RMSE", "weighed", "Worst block", "its RMSE"]
-    head = "".join(f"<th>{column}" for column in columns)
-    yield f'<h2>By tensor</h2><div class="wide"><table><tr>{head}</tr>'
+        columns += f"{_TH}Error<th>{_TH}RMSE{_TH}weighed RMSE<th>Worst block{_TH}its RMSE"
+    yield f'<h2>By tensor</h2><div class="wide"><table><tr>{columns}</tr>'
     for tensor in report.tensors:
         kept = f" for {tensor.fallback_from}" if tensor.fallback_from else ""
         cells = [
