@@ -30,7 +30,7 @@ tr:hover td { background: color-mix(in srgb, var(--line) 40%, transparent); }
 .narrow { width: auto; } .wide { overflow-x: auto; }
 """
 _TH = '<th class="number">'  # above a column of numbers
-_WIDTH, _HEIGHT, _LEFT, _BOTTOM = 480, 150, 56, 18  # of a chart, and where its axes are
+_WIDTH, _HEIGHT, _LEFT, _BOTTOM = 480, 150, 70, 18  # of a chart, and where its axes are
 
 
 def render_page(report: QuantizeReport, title: str) -> str:
