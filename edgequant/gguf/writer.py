@@ -20,7 +20,7 @@ from edgequant.gguf.draft import Draft, blamed_on
 from edgequant.gguf.journal import Facts, Journal
 from edgequant.gguf.layout import Part, digest, lay_out
 
-SYNC_NBYTES = 1 << 26  # written between two entries of a journal: what a kill may cost
+SYNC_NBYTES = 1 << 24  # between entries of a journal: what a kill may cost, beside one tensor
 
 
 class Output:
