@@ -29,6 +29,15 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 @pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(collector: pytest.Collector) -> Iterator[None]:
+    report = yield
+    if report.skipped and collector.config.getoption("--oracles-must-run"):
+        report.outcome = "failed"
+        report.longrepr = f"a module of tests may not be skipped here: {report.longrepr}"
+    return report
+
+
+@pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
     report = yield
     must_run = item.config.getoption("--oracles-must-run") and (
