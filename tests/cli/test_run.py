@@ -1,6 +1,5 @@
 """`edgequant run` on a tiny model: what comes out where, when it stops, and what it refuses."""
 
-import json
 import os
 import signal
 import subprocess
@@ -10,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
+import typed
+from click.testing import Result
 from tiny_model import CONTEXT, EOS, TEMPLATE, TOKENS, write_model
 
-from edgequant.cli import cli
 from edgequant.cli.run import _write
 from edgequant.device import open_device
 from edgequant.errors import TextError, UnsupportedError
@@ -27,14 +26,11 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def run(*arguments: object, **options: Any) -> Result:
-    words = ["run", *map(str, arguments), "--device", "cpu"]
-    return CliRunner().invoke(cli, words, catch_exceptions=False, **options)
+    return typed.invoke("run", *arguments, "--device", "cpu", **options)
 
 
 def read_json(*arguments: object) -> dict[str, Any]:
-    result = run(*arguments, "--json", "-q")
-    assert result.exit_code == 0, result.stderr
-    report = json.loads(result.stdout)
+    report = typed.read_json("run", *arguments, "--device", "cpu", "-q")
     assert isinstance(report, dict)
     return report
 

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
+import typed
 from toys import write_model
 
-from edgequant.cli import cli, options
+from edgequant.cli import options
 from edgequant.cli.words import size, visible
 
 HOSTILE = "[/b] [v2] :smile: \x1b[2J"
@@ -32,14 +32,12 @@ def test_sizes(nbytes: int, words: str) -> None:
 
 
 def test_tables_show_names_as_they_are(tmp_path: Path, rng: np.random.Generator) -> None:
-    arrays = {f"{HOSTILE}.weight": rng.standard_normal((4, 250), np.float32)}
+    arrays = {f"{HOSTILE}.weight": rng.standard_normal((4, 288), np.float32)}
     model = write_model(tmp_path / "[v2].gguf", arrays, {})
     output = tmp_path / "[v3].gguf"
-    done = CliRunner().invoke(
-        cli, ["quantize", str(model), "-o", str(output), "--type", "q8_0"], catch_exceptions=False
-    )
+    done = typed.invoke("quantize", model, "-o", output, "--type", "q4_k_m")
     assert done.stdout.count(f"{SHOWN}.weight") == 2  # among the worst, and in a note
-    assert "[v3].gguf: Q8_0" in done.stdout
+    assert "[v3].gguf: Q4_K_M" in done.stdout
     assert "\x1b" not in done.stdout
 
 
