@@ -147,6 +147,11 @@ def check_output(path: Path, *, force: bool = False, inputs: Sequence[Path] = ()
             f"{path}: its directory {str(target.parent)!r} does not exist.",
             hint="create the directory first, or write elsewhere.",
         )
+    if not os.access(target.parent, os.W_OK):
+        raise FileError(
+            f"{path}: its directory {str(target.parent)!r} may not be written to.",
+            hint="check the directory's permissions, or write elsewhere.",
+        )
     with _blamed_on(path):
         present = target.exists()
     if not present:
