@@ -12,10 +12,10 @@ from edgequant.stages.compare import Comparison, compare
 
 
 @click.command("compare")
-@click.argument("reference", metavar="REFERENCE.gguf", type=click.Path(path_type=Path))
+@click.argument("reference", metavar="REFERENCE.gguf", type=options.path)
 @click.argument(
     "candidates", metavar="CANDIDATE.gguf...", nargs=-1, required=True,
-    type=click.Path(path_type=Path),
+    type=options.path,
 )  # fmt: skip
 @options.scored_text
 @options.device

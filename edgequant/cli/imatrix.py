@@ -15,13 +15,13 @@ _LOWEST = 5  # entries shown
 
 
 @click.command("imatrix")
-@click.argument("model", metavar="MODEL.gguf", type=click.Path(path_type=Path))
+@click.argument("model", metavar="MODEL.gguf", type=options.path)
 @click.option(
-    "-o", "--output", required=True, type=click.Path(path_type=Path), metavar="IMATRIX.gguf",
+    "-o", "--output", required=True, type=options.path, metavar="IMATRIX.gguf",
     help="File to write.",
 )  # fmt: skip
 @click.option(
-    "-f", "--file", "texts", multiple=True, type=click.Path(path_type=Path), metavar="TEXT",
+    "-f", "--file", "texts", multiple=True, type=options.path, metavar="TEXT",
     help="A UTF-8 text file; may be given several times. Left out, the texts that are shipped.",
 )  # fmt: skip
 @click.option(

@@ -15,7 +15,7 @@ _SHOWN_CHARACTERS = 80
 
 
 @click.command("inspect")
-@click.argument("file", metavar="FILE", type=click.Path(path_type=Path))
+@click.argument("file", metavar="FILE", type=options.path)
 @options.shared
 def command(file: Path, as_json: bool, quiet: bool) -> None:
     """List the keys and tensors of FILE, a GGUF model file or importance matrix.

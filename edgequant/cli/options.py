@@ -24,6 +24,10 @@ from edgequant.cli.words import visible
 F = TypeVar("F", bound=Callable[..., Any])
 
 
+# click would call a file that may not be read a wrong usage; stages say what is wrong with a file.
+path = click.Path(path_type=Path, readable=False)
+
+
 def shared(command: F) -> F:
     """Add --json, -q and --debug (which `main` reads) to a command."""
     command = click.option(
@@ -55,7 +59,7 @@ def scored_text(command: F) -> F:
         metavar="N", help="Tokens a chunk.",
     )(command)  # fmt: skip
     return click.option(
-        "-f", "--file", "text", required=True, type=click.Path(path_type=Path), metavar="TEXT",
+        "-f", "--file", "text", required=True, type=path, metavar="TEXT",
         help="A UTF-8 text file.",
     )(command)  # fmt: skip
 
@@ -121,8 +125,7 @@ def shown_progress(quiet: bool) -> Iterator[progress.Progress]:
 
 def print_json(report: object) -> None:
     """Print one JSON object on stdout; numbers that are not finite become null."""
-    json.dump(_finite(report), sys.stdout, ensure_ascii=False)
-    sys.stdout.write("\n")
+    sys.stdout.write(json.dumps(_finite(report), ensure_ascii=False) + "\n")
 
 
 def _finite(value: Any) -> Any:

@@ -10,7 +10,7 @@ from edgequant.stages.perplexity import measure_perplexity
 
 
 @click.command("perplexity")
-@click.argument("model", metavar="MODEL.gguf", type=click.Path(path_type=Path))
+@click.argument("model", metavar="MODEL.gguf", type=options.path)
 @options.scored_text
 @options.device
 @options.shared

@@ -66,6 +66,9 @@ def test_lists_make_a_grid(model: Path) -> None:
 def test_zero_is_no_test(model: Path) -> None:
     assert [test["n_gen"] for test in read_json(model, "-p", 0, "-n", 2, "-r", 1)] == [2]
     assert measure_speed(model, prompts=(0,), gens=(0,), device="cpu") == ()
+    nothing = bench(model, "-p", 0, "-n", 0)
+    assert nothing.exit_code == 2
+    assert "Nothing to measure" in nothing.stderr
 
 
 def test_the_table_names_tests_as_llama_bench_does(model: Path) -> None:
@@ -77,7 +80,7 @@ def test_the_table_names_tests_as_llama_bench_does(model: Path) -> None:
 
 
 def test_a_test_beyond_the_models_context_is_refused(model: Path) -> None:
-    with pytest.raises(UnsupportedError, match=r"context of 76 tokens.*trained for 64"):
+    with pytest.raises(UnsupportedError, match=r"of 76 tokens.*trained for 64.*\n.*ask for 64"):
         bench(model, "-p", 16, "-n", 0, "-d", 60)
 
 

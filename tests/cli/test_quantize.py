@@ -48,6 +48,8 @@ def test_the_table(toy: Path, tmp_path: Path) -> None:
     assert "most is lost in" in result.stdout
     assert "bits per weight" in result.stdout
     assert invoke(toy, "-o", tmp_path / "2.gguf", "--type", "Q8_0", "-q").output == ""
+    lossless = invoke(toy, "-o", tmp_path / "3.gguf", "--type", "F16")
+    assert "most is lost in" not in lossless.stdout
 
 
 def test_notes_are_shown(tmp_path: Path, rng: np.random.Generator) -> None:
