@@ -1,5 +1,6 @@
 """The writer: whole or not at all, and never over what it should not touch."""
 
+import errno
 import os
 import signal
 import subprocess
@@ -335,6 +336,21 @@ def test_a_write_that_fails_leaves_nothing(tmp_path: Path) -> None:
             write_all()
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert names(tmp_path) == []
+
+
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT])
+def test_a_disk_that_says_so_only_at_the_end_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
+    """As network disks do."""
+
+    def full(_descriptor: int) -> None:
+        raise OSError(code, os.strerror(code))
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(FileError, match=r"out\.gguf: its disk or quota is full\."):
+        write(tmp_path / "out.gguf")
     assert names(tmp_path) == []
 
 
