@@ -24,7 +24,7 @@ def command(file: Path, as_json: bool, quiet: bool) -> None:
     """
     report = inspect(file)
     if as_json:
-        options.print_json(_replace_surrogates(asdict(report)))
+        options.print_json(asdict(report))
     elif not quiet:
         click.echo("\n".join(_lines(report)))
 
@@ -98,14 +98,3 @@ def _cut(text: str) -> str:
     if len(text) <= _SHOWN_CHARACTERS:
         return text
     return f"{text[:_SHOWN_CHARACTERS]}… ({len(text):,} characters)"
-
-
-def _replace_surrogates(value: object) -> object:
-    """Escape bytes of vocabularies that are not UTF-8, which JSON cannot hold."""
-    if isinstance(value, dict):
-        return {key: _replace_surrogates(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_replace_surrogates(item) for item in value]
-    if isinstance(value, str):
-        return value.encode("utf-8", "backslashreplace").decode()
-    return value

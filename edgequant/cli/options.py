@@ -1,6 +1,7 @@
 """What every command shares: common options, the progress bar, and JSON output."""
 
 import json
+import math
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -116,7 +117,9 @@ def shown_progress(quiet: bool) -> Iterator[progress.Progress]:
     if quiet:
         yield progress.SILENT
         return
-    bar = _Bar(_console(stderr=True))
+    console = _console(stderr=True)
+    console.width -= 3  # so that the terminal's "^C" stays on the bar's line, and goes with it
+    bar = _Bar(console)
     try:
         yield bar
     finally:
@@ -124,17 +127,22 @@ def shown_progress(quiet: bool) -> Iterator[progress.Progress]:
 
 
 def print_json(report: object) -> None:
-    """Print one JSON object on stdout; numbers that are not finite become null."""
-    sys.stdout.write(json.dumps(_finite(report), ensure_ascii=False) + "\n")
+    """Print one JSON object on stdout, in ASCII, so that no pipe's encoding loses a letter.
+
+    Numbers that are not finite become null; bytes of names that are not UTF-8 become visible.
+    """
+    sys.stdout.write(json.dumps(_plain(report)) + "\n")
 
 
-def _finite(value: Any) -> Any:
+def _plain(value: Any) -> Any:
     if isinstance(value, dict):
-        return {key: _finite(item) for key, item in value.items()}
+        return {key: _plain(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_finite(item) for item in value]
-    if isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):
+        return [_plain(item) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
         return None
+    if isinstance(value, str):
+        return value.encode("utf-8", "backslashreplace").decode()
     return value
 
 

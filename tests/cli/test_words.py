@@ -1,5 +1,8 @@
 """What commands show of names and sizes: as it is, and nothing that a terminal obeys."""
 
+import json
+import math
+import re
 from pathlib import Path
 
 import numpy as np
@@ -54,3 +57,26 @@ def test_the_bar_shows_names_as_they_are(
     assert "[/c]" in shown
     assert SHOWN in shown
     assert "\x1b[2J" not in shown
+
+
+def test_json_survives_any_encoding_and_holds_only_what_json_can(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    options.print_json({"text": "größe 東京", "name": "\udcff", "rates": (math.inf, math.nan, 1.5)})
+    printed = capsys.readouterr().out
+    assert printed.isascii()
+    assert json.loads(printed) == {
+        "text": "größe 東京", "name": r"\udcff", "rates": [None, None, 1.5],
+    }  # fmt: skip
+
+
+def test_the_bar_leaves_room_for_the_echo_of_ctrl_c(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, value in (("FORCE_COLOR", "1"), ("TERM", "xterm"), ("COLUMNS", "80")):
+        monkeypatch.setenv(name, value)
+    with options.shown_progress(quiet=False) as progress:
+        progress.begin("quantize", 2, "bytes")
+        progress.advance(1, "a name that is longer than the line " * 3)
+    lines = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", capsys.readouterr().err).splitlines()
+    assert 60 < max(map(len, lines)) < 80 - len("^C")
