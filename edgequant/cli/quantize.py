@@ -75,7 +75,7 @@ def _show(console: Console, report: QuantizeReport, output: Path | None) -> None
         worst = Table("most is lost in", "type", box=None)
         worst.add_column("error", justify="right")
         for error, tensor in sorted(lossy, key=lambda pair: pair[0], reverse=True)[:_WORST]:
-            worst.add_row(visible(tensor.name), tensor.type, f"{error:.2%}")
+            worst.add_row(visible(tensor.name), tensor.type, f"{100 * error:.3g}%")
         console.print(worst)
     for note in report.notes:
         console.print(f"Note: {visible(note)}", soft_wrap=True)
