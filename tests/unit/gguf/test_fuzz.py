@@ -6,8 +6,8 @@ from tests.bench.fuzz_gguf import fuzz
 
 
 def test_damage_gives_our_errors_and_costs_little(tmp_path: Path) -> None:
-    figures = fuzz(2000, 20261129, tmp_path)
+    figures = fuzz(1000, 20261129, tmp_path)
     assert figures.peak < 64 << 20
     assert figures.slowest < 2
-    assert figures.outcomes["GGUFError"] > 500
-    assert figures.outcomes["still sound"] > 50
+    assert figures.outcomes["GGUFError"] > 250
+    assert figures.outcomes["still sound"] > 25
