@@ -1,6 +1,7 @@
 """What `import edgequant` offers: the functions behind the commands."""
 
 import inspect
+from importlib.resources import files
 
 import pytest
 
@@ -19,3 +20,7 @@ def test_a_command_is_a_function(name: str) -> None:
 def test_nothing_else_is_made_up() -> None:
     with pytest.raises(AttributeError, match="has no attribute 'chat'"):
         edgequant.chat  # noqa: B018
+
+
+def test_type_checkers_are_told_of_its_types() -> None:
+    assert files("edgequant").joinpath("py.typed").is_file()
