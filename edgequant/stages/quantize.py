@@ -11,7 +11,7 @@ from contextlib import closing
 from pathlib import Path
 
 from edgequant.blocks import QUANTIZATION_VERSION, TensorInfo, Weights
-from edgequant.errors import UnsupportedError
+from edgequant.errors import UnsupportedError, some
 from edgequant.formats import find
 from edgequant.gguf.reader import GGUFFile, open_file
 from edgequant.gguf.spec import string, u32
@@ -130,7 +130,7 @@ def _check_plan(model: Path, plan: Sequence[Assignment], strict: bool) -> None:
            for a in plan if a.fallback_from]  # fmt: skip
     if odd and strict:
         raise UnsupportedError(
-            f"{model}: rows of {len(odd):,} tensors are not whole blocks: {', '.join(odd)}.",
+            f"{model}: rows of {len(odd):,} tensors are not whole blocks: {some(odd, 8)}.",
             hint="leave out --strict, or choose a --type with smaller blocks, such as Q8_0.",
         )
 

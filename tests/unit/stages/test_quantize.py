@@ -139,7 +139,8 @@ def test_rows_that_do_not_divide_are_listed_and_strict_forbids_them(
     assert "and 5 more" in note
     with pytest.raises(UnsupportedError, match="rows of 13 tensors are not whole blocks") as caught:
         quantize(source, tmp_path / "strict.gguf", type="Q4_K_M", strict=True)
-    assert "blk.1.ffn_up.weight (288 columns, Q4_K -> Q5_0)" in caught.value.what
+    assert "blk.0.attn_q.weight (288 columns, Q4_K -> Q5_0)" in caught.value.what
+    assert "and 5 more" in caught.value.what
     assert not (tmp_path / "strict.gguf").exists()
 
 
