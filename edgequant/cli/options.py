@@ -20,7 +20,7 @@ from rich.progress import (
 )
 
 from edgequant import progress
-from edgequant.cli.words import visible
+from edgequant.cli.words import size, visible
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -91,8 +91,8 @@ class _Bar:
 
     def advance(self, amount: int, note: str = "") -> None:
         if self._task is not None:
-            speed = self._bars.tasks[0].speed or 0.0
-            rate = _rate(speed, self._unit)
+            task = self._bars.tasks[0]
+            rate = _rate(task.completed + amount, task.elapsed or 0.0, self._unit)
             self._bars.update(self._task, advance=amount, note=visible(note), rate=rate)
 
     def end(self) -> None:
@@ -105,10 +105,12 @@ class _Bar:
         self._console.print(visible(text), soft_wrap=True)
 
 
-def _rate(speed: float, unit: str) -> str:
-    if unit == "bytes":
-        return f"{speed / 1e6:,.1f} MB/s"
-    return f"{speed:,.1f} {unit}/s"
+def _rate(done: float, seconds: float, unit: str) -> str:
+    """Say the mean speed so far, which is what a report says in the end."""
+    if not seconds:
+        return ""
+    speed = done / seconds
+    return f"{size(round(speed))}/s" if unit == "bytes" else f"{speed:,.1f} {unit}/s"
 
 
 @contextmanager

@@ -80,3 +80,11 @@ def test_the_bar_leaves_room_for_the_echo_of_ctrl_c(
         progress.advance(1, "a name that is longer than the line " * 3)
     lines = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", capsys.readouterr().err).splitlines()
     assert 60 < max(map(len, lines)) < 80 - len("^C")
+
+
+@pytest.mark.parametrize(("done", "seconds", "unit", "words"), [
+    (1536, 3.0, "tokens", "512.0 tokens/s"), (5 * 2**20, 2.0, "bytes", "2.50 MiB/s"),
+    (0, 2.0, "runs", "0.0 runs/s"), (512, 0.0, "tokens", ""),
+])  # fmt: skip
+def test_rates(done: float, seconds: float, unit: str, words: str) -> None:
+    assert options._rate(done, seconds, unit) == words
