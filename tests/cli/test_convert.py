@@ -11,12 +11,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 import typed
+from bench.make_checkpoint import Shape, write_checkpoint
 from click.testing import CliRunner
+from tiny_checkpoint import OUTPUT, UP, make_tensors, write_tiny
 
 from edgequant.cli import cli
 from edgequant.errors import FileError
-from tests.bench.make_checkpoint import Shape, write_checkpoint
-from tests.unit.stages.tiny_checkpoint import OUTPUT, UP, make_tensors, write_tiny
 
 
 @pytest.fixture

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from tests.bench.fuzz_gguf import fuzz
+from bench.fuzz_gguf import fuzz
 
 
 def test_damage_gives_our_errors_and_costs_little(tmp_path: Path) -> None:
