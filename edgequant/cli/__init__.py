@@ -9,7 +9,7 @@ import os
 import signal
 import sys
 import traceback
-from io import StringIO, TextIOWrapper
+from io import BytesIO, TextIOWrapper
 
 import click
 
@@ -88,9 +88,10 @@ def main() -> None:
 
 
 def _prepare_streams() -> None:
-    """Let texts hold what a terminal's encoding lacks, and let a caller close stdout or stderr."""
-    sys.stdout = sys.stdout or StringIO()
-    sys.stderr = sys.stderr or StringIO()
+    """Let texts hold what a terminal's encoding lacks, and let a caller close the streams."""
+    sys.stdin, sys.stdout, sys.stderr = (
+        stream or TextIOWrapper(BytesIO()) for stream in (sys.stdin, sys.stdout, sys.stderr)
+    )
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="replace")
