@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.table import Table
 
 from edgequant.cli import options
-from edgequant.cli.words import visible
+from edgequant.cli.words import count, visible
 from edgequant.stages.imatrix import ImatrixReport, collect
 
 _LOWEST = 5  # entries shown
@@ -68,7 +68,7 @@ def command(
 def _show(console: Console, report: ImatrixReport) -> None:
     resumed = f", {report.resumed_from:,} of them from before" if report.resumed_from else ""
     console.print(
-        f"{report.output}: {len(report.entries):,} entries from {report.chunks:,} chunks of "
+        f"{report.output}: {len(report.entries):,} entries from {count(report.chunks, 'chunk')} of "
         f"{report.chunk_size:,} tokens{resumed}; {', '.join(report.datasets)}",
         soft_wrap=True,
     )

@@ -8,7 +8,7 @@ import click
 from rich.cells import cell_len
 
 from edgequant.cli import options
-from edgequant.cli.words import visible
+from edgequant.cli.words import count, visible
 from edgequant.stages.inspect import ArrayReport, CoverageReport, InspectReport, inspect
 
 _SHOWN_CHARACTERS = 80
@@ -52,10 +52,14 @@ def _lines_of_types(report: InspectReport) -> Iterator[str]:
 
 
 def _lines_of_coverage(coverage: CoverageReport) -> Iterator[str]:
-    chunks = "an unknown number of" if coverage.chunks is None else f"{coverage.chunks:,}"
+    chunks = (
+        "an unknown number of chunks"
+        if coverage.chunks is None
+        else count(coverage.chunks, "chunk")
+    )
     size = "" if coverage.chunk_size is None else f" of {coverage.chunk_size:,} tokens"
     datasets = ", ".join(map(str, coverage.datasets)) or "unnamed text"
-    yield visible(f"{len(coverage.entries):,} entries from {chunks} chunks{size} of {datasets}")
+    yield visible(f"{len(coverage.entries):,} entries from {chunks}{size} of {datasets}")
     headers = ("entry", "columns", "matrices", "unseen", "zero columns", "tokens")
     entries = [
         (e.name, e.columns, e.matrices, e.unseen, e.zeros, e.tokens) for e in coverage.entries

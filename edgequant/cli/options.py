@@ -32,11 +32,11 @@ path = click.Path(path_type=Path, readable=False)
 def shared(command: F) -> F:
     """Add --json, -q and --debug (which `main` reads) to a command."""
     command = click.option(
-        "--json", "as_json", is_flag=True, help="Print one JSON object on stdout."
+        "--debug", is_flag=True, expose_value=False, help="Show a traceback with an error."
     )(command)
     command = click.option("-q", "--quiet", is_flag=True, help="No progress and no table.")(command)
     return click.option(
-        "--debug", is_flag=True, expose_value=False, help="Show a traceback with an error."
+        "--json", "as_json", is_flag=True, help="Print the report as JSON on stdout."
     )(command)
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 import click
 
 from edgequant.cli import options
+from edgequant.cli.words import count
 from edgequant.stages.perplexity import measure_perplexity
 
 
@@ -36,7 +37,8 @@ def command(
     elif not quiet:
         click.echo(
             f"PPL = {report.perplexity:.4f} ± {report.error:.4f} "
-            f"({report.tokens:,} tokens of {report.chunks} chunks of {report.context})"
+            f"({count(report.tokens, 'token')} of {count(report.chunks, 'chunk')} "
+            f"of {report.context})"
         )
         click.echo(
             f"{report.seconds:.1f} s, {report.chunks * report.context / report.seconds:,.0f} "

@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from edgequant.cli import options
-from edgequant.cli.words import size
+from edgequant.cli.words import count, size
 from edgequant.device.protocol import Sampling
 from edgequant.stages.generate import Generation, generate
 from edgequant.stages.text import decode
@@ -120,10 +120,12 @@ def _write(text: str) -> None:
 def _describe(report: Generation) -> str:
     rate = report.decode_tokens_per_second
     memory = report.peak_memory_bytes
+    prefill = f"{report.prefill_tokens_per_second:,.1f} t/s"
+    decode = "no step" if rate is None else f"{rate:,.1f} t/s"
     lines = (
         ("load", f"{report.load_seconds:.2f} s"),
-        ("prefill", f"{report.prompt_tokens} tokens, {report.prefill_tokens_per_second:,.1f} t/s"),
-        ("decode", f"{report.tokens} tokens, {'no step' if rate is None else f'{rate:,.1f} t/s'}"),
+        ("prefill", f"{count(report.prompt_tokens, 'token')}, {prefill}"),
+        ("decode", f"{count(report.tokens, 'token')}, {decode}"),
         ("peak memory", "unknown" if memory is None else size(memory)),
         ("device", f"{report.device}; activations {report.activations}"),
         ("stopped by", f"{report.stopped}; seed {report.seed}"),

@@ -11,7 +11,7 @@ import typed
 from toys import write_model
 
 from edgequant.cli import options
-from edgequant.cli.words import size, visible
+from edgequant.cli.words import count, size, visible
 
 HOSTILE = "[/b] [v2] :smile: \x1b[2J"
 SHOWN = r"[/b] [v2] :smile: \x1b[2J"
@@ -88,3 +88,10 @@ def test_the_bar_leaves_room_for_the_echo_of_ctrl_c(
 ])  # fmt: skip
 def test_rates(done: float, seconds: float, unit: str, words: str) -> None:
     assert options._rate(done, seconds, unit) == words
+
+
+@pytest.mark.parametrize(("number", "words"), [
+    (0, "0 chunks"), (1, "1 chunk"), (1200, "1,200 chunks"),
+])  # fmt: skip
+def test_counts(number: int, words: str) -> None:
+    assert count(number, "chunk") == words
