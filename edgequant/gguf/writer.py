@@ -4,21 +4,20 @@ The bytes go to a file of another name in the same directory, which takes its fi
 it is whole and on the disk. It knows bytes, and not what the tensors are for.
 """
 
-import errno
 import os
 import secrets
-import shutil
 import struct
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from io import FileIO
 from pathlib import Path
 
 import numpy as np
 
 from edgequant.blocks import Bytes, TensorInfo
-from edgequant.errors import FileError, GGUFError
+from edgequant.errors import GGUFError
 from edgequant.gguf.arrays import Array
+from edgequant.gguf.destination import blamed_on, check_output, check_space, sync_directory
 from edgequant.gguf.head import check_alignment
 from edgequant.gguf.spec import (
     MAGIC,
@@ -70,7 +69,7 @@ class Output:
     def write(self, data: bytes | memoryview) -> None:
         """Write bytes that belong to no tensor: the head, padding."""
         rest = memoryview(data)
-        with _blamed_on(self._path):
+        with blamed_on(self._path):
             while rest:
                 rest = rest[self._file.write(rest) :]
 
@@ -84,7 +83,7 @@ class Output:
         missing = self._tensor if self._left else next(self._waiting, None)
         if missing is not None:
             raise ValueError(f"{missing.name}: not complete")
-        with _blamed_on(self._path):
+        with blamed_on(self._path):
             os.fsync(self._file.fileno())
 
 
@@ -116,11 +115,11 @@ def open_output(
     alignment = check_alignment(path, entries)
     head = _encode_head(path, entries, tensors, alignment)
     total = len(head) + sum(_padded(info.nbytes, alignment) for info in tensors)
-    _check_space(path, target.parent, total)
+    check_space(path, target.parent, total)
     # The name says who left it, should the process be killed; it is short, whatever the output's.
     partial = target.with_name(f".edgequant-{secrets.token_hex(8)}.partial")
     try:
-        with _blamed_on(path):
+        with blamed_on(path):
             file = partial.open("xb", buffering=0)
         with file:
             output = Output(path, file, tensors, alignment)
@@ -128,83 +127,11 @@ def open_output(
             yield output
             output.finish()
         check_output(path, force=force, inputs=inputs)
-        with _blamed_on(path):
+        with blamed_on(path):
             partial.replace(target)
-        _sync_directory(target.parent)
+        sync_directory(target.parent)
     finally:
         partial.unlink(missing_ok=True)
-
-
-def check_output(path: Path, *, force: bool = False, inputs: Sequence[Path] = ()) -> None:
-    """Check what `open_output` will check of `path`, for stages with long work before that.
-
-    Raises:
-        FileError: it exists, is an input, or cannot be written.
-    """
-    target = Path(os.path.realpath(path))
-    if not target.parent.is_dir():
-        raise FileError(
-            f"{path}: its directory {str(target.parent)!r} does not exist.",
-            hint="create the directory first, or write elsewhere.",
-        )
-    if not os.access(target.parent, os.W_OK):
-        raise FileError(
-            f"{path}: its directory {str(target.parent)!r} may not be written to.",
-            hint="check the directory's permissions, or write elsewhere.",
-        )
-    with _blamed_on(path):
-        present = target.exists()
-    if not present:
-        return
-    if target.is_dir():
-        raise FileError(f"{path}: is a directory.", hint="name a file in it.")
-    if not target.is_file():
-        raise FileError(f"{path}: is not a plain file.", hint="name a file on a disk.")
-    for source in inputs:
-        if source.exists() and target.samefile(source):
-            raise FileError(
-                f"{path}: is the input {str(source)!r} itself.", hint="choose another output name."
-            )
-    if not force:
-        raise FileError(f"{path}: exists.", hint="choose another name, or pass --force.")
-
-
-def _check_space(path: Path, directory: Path, total: int) -> None:
-    disk = shutil.disk_usage(directory)
-    if disk.total and disk.free < total:  # some network disks say 0 of 0
-        raise FileError(
-            f"{path}: needs {total:,} bytes, but its disk has {disk.free:,} free.",
-            hint="free some space, or write to another disk.",
-        )
-
-
-@contextmanager
-def _blamed_on(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            raise FileError(
-                f"{path}: its disk or quota is full.",
-                hint="free some space, or write to another disk.",
-            ) from error
-        raise FileError(
-            f"{path}: cannot be written: {error.strerror}.",
-            hint="check the directory's permissions, or write elsewhere.",
-        ) from error
-
-
-def _sync_directory(directory: Path) -> None:
-    """See the new name onto the disk, where there is a call for it.
-
-    Windows has none, and some network disks refuse it; the file is whole all the same.
-    """
-    with suppress(OSError):
-        descriptor = os.open(directory, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
 
 
 def _padded(nbytes: int, alignment: int) -> int:

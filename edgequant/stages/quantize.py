@@ -13,9 +13,10 @@ from pathlib import Path
 from edgequant.blocks import QUANTIZATION_VERSION, TensorInfo, Weights
 from edgequant.errors import UnsupportedError, some
 from edgequant.formats import find
+from edgequant.gguf.destination import check_output
 from edgequant.gguf.reader import GGUFFile, open_file
 from edgequant.gguf.spec import string, u32
-from edgequant.gguf.writer import Output, check_output, open_output
+from edgequant.gguf.writer import Output, open_output
 from edgequant.model.assignment import Assignment, assign, read_sizes
 from edgequant.model.imatrix_file import is_importance, read_importance
 from edgequant.model.importance import ImportanceMatrix

@@ -16,9 +16,10 @@ import pytest
 
 from edgequant.blocks import BLOCK_TYPES, TensorInfo
 from edgequant.errors import FileError, GGUFError
+from edgequant.gguf.destination import check_output
 from edgequant.gguf.reader import open_file
 from edgequant.gguf.spec import KeyValue, ValueType, array, boolean, f32, string, u32
-from edgequant.gguf.writer import Output, check_output, open_output
+from edgequant.gguf.writer import Output, open_output
 
 F32, Q4_K = BLOCK_TYPES["F32"], BLOCK_TYPES["Q4_K"]
 INFOS = [TensorInfo("a", F32, (3, 5)), TensorInfo("b", Q4_K, (2, 256)), TensorInfo("c", F32, ())]
