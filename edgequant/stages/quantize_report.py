@@ -143,7 +143,7 @@ def _notes_on_types(plan: Sequence[Assignment], losses: Mapping[str, Loss]) -> I
         ]
         yield (
             f"{len(odd):,} tensors ({share:.1%} of the weights) have rows that are not whole "
-            f"blocks of the recipe's format: {some(named, _LISTED)}."
+            f"blocks of the recipe's format: {', '.join(named)}."  # each: nothing falls back unseen
         )
     clipped = [f"{name} ({loss.clipped:,})" for name, loss in losses.items() if loss.clipped]
     if clipped:
