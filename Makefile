@@ -24,7 +24,7 @@ demo: $(DEMO)/.installed ## Set up, then run the whole pipeline on the bundled m
 
 test: setup lint types ## Set up with the oracles, then lint, types, contracts and all tests
 	$(BIN)/python tests/parity/fetch_vocabs.py
-	$(BIN)/pytest tests --oracles-must-run
+	$(BIN)/pytest tests --oracles-must-run --every-error
 
 setup: $(VENV)/.installed ## The venv for working here: editable, tools and oracles
 

@@ -36,9 +36,7 @@ def _array(spec: TensorSpec, sources: Mapping[str, NDArray[Any]]) -> NDArray[Any
         return spec.compute()
     source = sources[spec.source or ""]
     chunks = [  # of three rows, so that a transform is tried across heads
-        spec.prepare.rows(
-            lambda a, b: source[a:b], source.shape, start, min(start + 3, spec.shape[0])
-        )
+        spec.prepare(lambda a, b: source[a:b], source.shape, start, min(start + 3, spec.shape[0]))
         for start in range(0, spec.shape[0], 3)
     ]
     return np.concatenate(chunks)

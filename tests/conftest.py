@@ -1,10 +1,11 @@
-"""What every test can ask for; and in `make test` no oracle test may be skipped."""
+"""What every test can ask for, and what `make test` asks of all of them together."""
 
 from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
+from every_error import EveryError
 
 ROOT = Path(__file__).parents[1]
 
@@ -15,6 +16,25 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="fail if a test marked oracle was skipped (unless it is also marked shared)",
     )
+    parser.addoption(
+        "--every-error",
+        action="store_true",
+        help="fail if the package builds an error that no test met; for complete runs",
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("--every-error"):
+        config.pluginmanager.register(EveryError())
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(collector: pytest.Collector) -> Iterator[None]:
+    report = yield
+    if report.skipped and collector.config.getoption("--oracles-must-run"):
+        report.outcome = "failed"
+        report.longrepr = f"a module of tests may not be skipped here: {report.longrepr}"
+    return report
 
 
 @pytest.hookimpl(wrapper=True)

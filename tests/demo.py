@@ -6,6 +6,7 @@ Uses only the command line of the installed package, so it also runs outside a c
 
 import argparse
 import json
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -21,7 +22,7 @@ PROMPT = "The old house stood at the end of the road, and"
 def edgequant(*words: object, stream: bool = False) -> dict[str, Any]:
     """Run one command, showing it as a user would type it, and return its JSON report."""
     arguments = [str(word) for word in words]
-    print(f"\n$ edgequant {' '.join(arguments)}", file=sys.stderr, flush=True)
+    print(f"\n$ edgequant {shlex.join(arguments)}", file=sys.stderr, flush=True)
     command = [sys.executable, "-m", "edgequant", *arguments]
     if stream:
         subprocess.run(command, check=True)
@@ -58,12 +59,12 @@ def main() -> None:
         rows.append((label, path.stat().st_size, score, prefill, decode))
 
     table = Table(title=f"{name} on {rows[0][2]['device']}", title_justify="left")
-    for heading in ("file", "MB", "perplexity", "prefill tokens/s", "decode tokens/s"):
+    for heading in ("file", "MiB", "perplexity", "prefill tokens/s", "decode tokens/s"):
         table.add_column(heading, justify="left" if heading == "file" else "right")
     for label, size, score, prefill, decode in rows:
         table.add_row(
             label,
-            f"{size / 1e6:.2f}",
+            f"{size / 2**20:.2f}",
             f"{score['perplexity']:.2f} ± {score['error']:.2f}",
             f"{prefill['avg_ts']:,.0f}",
             f"{decode['avg_ts']:,.0f}",

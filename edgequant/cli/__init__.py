@@ -5,9 +5,11 @@ The command table is lazy: a command's module, and what it imports, loads when i
 """
 
 import importlib
+import os
+import signal
 import sys
 import traceback
-from io import TextIOWrapper
+from io import BytesIO, TextIOWrapper
 
 import click
 
@@ -48,7 +50,7 @@ class LazyGroup(click.Group):
             formatter.write_dl(list(COMMANDS.items()))
 
 
-@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group("edgequant", cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="edgequant")
 def cli() -> None:
     """Quantize a Hugging Face model to 4 bits, and run it on the machine you have."""
@@ -57,11 +59,11 @@ def cli() -> None:
 def main() -> None:
     """Run the command line and exit: 0 done, 1 our errors, 2 usage, 130 interrupted."""
     debug = "--debug" in sys.argv
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, TextIOWrapper):  # texts may hold what the terminal's encoding lacks
-            stream.reconfigure(errors="replace")
+    _prepare_streams()
+    _end_as_ctrl_c_does()
     try:
         cli.main(standalone_mode=False)
+        sys.stdout.flush()  # now, while a disk that is full can still be told of
     except click.ClickException as error:
         error.show()
         sys.exit(error.exit_code)
@@ -73,5 +75,36 @@ def main() -> None:
             traceback.print_exc()
         click.echo(f"Error: {visible(error.what)}\nHint: {visible(error.hint)}", err=True)
         sys.exit(1)
-    except BrokenPipeError:
+    except BrokenPipeError:  # whoever read stdout has gone, as `head` does
+        _drop_output()
         sys.exit(1)
+    except OSError as error:  # stdout's disk is full, as a rule; a stage says whose file it was
+        if debug:
+            traceback.print_exc()
+        click.echo(f"Error: {visible(error.filename or 'stdout')}: {error.strerror}.", err=True)
+        click.echo("Hint: look at the disk; --debug shows where it happened.", err=True)
+        _drop_output()
+        sys.exit(1)
+
+
+def _prepare_streams() -> None:
+    """Let texts hold what a terminal's encoding lacks, and let a caller close the streams."""
+    sys.stdin, sys.stdout, sys.stderr = (
+        stream or TextIOWrapper(BytesIO()) for stream in (sys.stdin, sys.stdout, sys.stderr)
+    )
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="replace")
+
+
+def _end_as_ctrl_c_does() -> None:
+    """Take back what is half written also when asked to end, or when the terminal is closed."""
+    for name in ("SIGTERM", "SIGHUP"):  # Windows has no SIGHUP; nohup ignores it
+        number = getattr(signal, name, None)
+        if number is not None and signal.getsignal(number) is signal.SIG_DFL:
+            signal.signal(number, signal.default_int_handler)
+
+
+def _drop_output() -> None:
+    """Send what stdout still holds nowhere, so that the interpreter's last flush does not fail."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

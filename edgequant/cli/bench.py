@@ -23,7 +23,7 @@ def _counts(_ctx: click.Context, param: click.Parameter, value: str) -> tuple[in
 
 
 @click.command("bench")
-@click.argument("model", metavar="MODEL.gguf", type=click.Path(path_type=Path))
+@click.argument("model", metavar="MODEL.gguf", type=options.path)
 @click.option(
     "-p", "--prompt", "prompts", default="512", show_default=True, metavar="N,...",
     callback=_counts, help="Tokens to prefill; 0 for no such test.",
@@ -56,6 +56,8 @@ def command(
 
     Numbers between commas make a test each, at every depth.
     """
+    if not any(prompts) and not any(gens):
+        raise click.UsageError("Nothing to measure: -p and -n are 0.")
     with options.shown_progress(quiet) as progress:
         speeds = measure_speed(
             model,

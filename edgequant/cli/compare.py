@@ -7,15 +7,15 @@ import click
 from rich.table import Table
 
 from edgequant.cli import options
-from edgequant.cli.words import size, visible
+from edgequant.cli.words import count, size, visible
 from edgequant.stages.compare import Comparison, compare
 
 
 @click.command("compare")
-@click.argument("reference", metavar="REFERENCE.gguf", type=click.Path(path_type=Path))
+@click.argument("reference", metavar="REFERENCE.gguf", type=options.path)
 @click.argument(
     "candidates", metavar="CANDIDATE.gguf...", nargs=-1, required=True,
-    type=click.Path(path_type=Path),
+    type=options.path,
 )  # fmt: skip
 @options.scored_text
 @options.device
@@ -49,7 +49,8 @@ def command(
     elif not quiet:
         options.table_console().print(_table(report))
         click.echo(
-            f"{report.tokens:,} tokens of {report.chunks} chunks of {report.context}, "
+            f"{count(report.tokens, 'token')} of {count(report.chunks, 'chunk')} "
+            f"of {report.context}, "
             f"{report.seconds:.1f} s on {report.device}; activations {report.activations}",
             err=True,
         )

@@ -16,7 +16,7 @@ from edgequant.stages.convert import ConvertReport, convert
     "-o",
     "--output",
     required=True,
-    type=click.Path(path_type=Path),
+    type=options.path,
     metavar="MODEL.gguf",
     help="File to write.",
 )

@@ -8,20 +8,20 @@ from rich.console import Console
 from rich.table import Table
 
 from edgequant.cli import options
-from edgequant.cli.words import visible
+from edgequant.cli.words import count, visible
 from edgequant.stages.imatrix import ImatrixReport, collect
 
 _LOWEST = 5  # entries shown
 
 
 @click.command("imatrix")
-@click.argument("model", metavar="MODEL.gguf", type=click.Path(path_type=Path))
+@click.argument("model", metavar="MODEL.gguf", type=options.path)
 @click.option(
-    "-o", "--output", required=True, type=click.Path(path_type=Path), metavar="IMATRIX.gguf",
+    "-o", "--output", required=True, type=options.path, metavar="IMATRIX.gguf",
     help="File to write.",
 )  # fmt: skip
 @click.option(
-    "-f", "--file", "texts", multiple=True, type=click.Path(path_type=Path), metavar="TEXT",
+    "-f", "--file", "texts", multiple=True, type=options.path, metavar="TEXT",
     help="A UTF-8 text file; may be given several times. Left out, the texts that are shipped.",
 )  # fmt: skip
 @click.option(
@@ -68,7 +68,7 @@ def command(
 def _show(console: Console, report: ImatrixReport) -> None:
     resumed = f", {report.resumed_from:,} of them from before" if report.resumed_from else ""
     console.print(
-        f"{report.output}: {len(report.entries):,} entries from {report.chunks:,} chunks of "
+        f"{report.output}: {len(report.entries):,} entries from {count(report.chunks, 'chunk')} of "
         f"{report.chunk_size:,} tokens{resumed}; {', '.join(report.datasets)}",
         soft_wrap=True,
     )

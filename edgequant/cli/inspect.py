@@ -8,14 +8,14 @@ import click
 from rich.cells import cell_len
 
 from edgequant.cli import options
-from edgequant.cli.words import visible
+from edgequant.cli.words import count, visible
 from edgequant.stages.inspect import ArrayReport, CoverageReport, InspectReport, inspect
 
 _SHOWN_CHARACTERS = 80
 
 
 @click.command("inspect")
-@click.argument("file", metavar="FILE", type=click.Path(path_type=Path))
+@click.argument("file", metavar="FILE", type=options.path)
 @options.shared
 def command(file: Path, as_json: bool, quiet: bool) -> None:
     """List the keys and tensors of FILE, a GGUF model file or importance matrix.
@@ -24,7 +24,7 @@ def command(file: Path, as_json: bool, quiet: bool) -> None:
     """
     report = inspect(file)
     if as_json:
-        options.print_json(_replace_surrogates(asdict(report)))
+        options.print_json(asdict(report))
     elif not quiet:
         click.echo("\n".join(_lines(report)))
 
@@ -52,10 +52,14 @@ def _lines_of_types(report: InspectReport) -> Iterator[str]:
 
 
 def _lines_of_coverage(coverage: CoverageReport) -> Iterator[str]:
-    chunks = "an unknown number of" if coverage.chunks is None else f"{coverage.chunks:,}"
+    chunks = (
+        "an unknown number of chunks"
+        if coverage.chunks is None
+        else count(coverage.chunks, "chunk")
+    )
     size = "" if coverage.chunk_size is None else f" of {coverage.chunk_size:,} tokens"
     datasets = ", ".join(map(str, coverage.datasets)) or "unnamed text"
-    yield visible(f"{len(coverage.entries):,} entries from {chunks} chunks{size} of {datasets}")
+    yield visible(f"{len(coverage.entries):,} entries from {chunks}{size} of {datasets}")
     headers = ("entry", "columns", "matrices", "unseen", "zero columns", "tokens")
     entries = [
         (e.name, e.columns, e.matrices, e.unseen, e.zeros, e.tokens) for e in coverage.entries
@@ -98,14 +102,3 @@ def _cut(text: str) -> str:
     if len(text) <= _SHOWN_CHARACTERS:
         return text
     return f"{text[:_SHOWN_CHARACTERS]}… ({len(text):,} characters)"
-
-
-def _replace_surrogates(value: object) -> object:
-    """Escape bytes of vocabularies that are not UTF-8, which JSON cannot hold."""
-    if isinstance(value, dict):
-        return {key: _replace_surrogates(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_replace_surrogates(item) for item in value]
-    if isinstance(value, str):
-        return value.encode("utf-8", "backslashreplace").decode()
-    return value

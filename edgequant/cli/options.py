@@ -1,6 +1,7 @@
 """What every command shares: common options, the progress bar, and JSON output."""
 
 import json
+import math
 import re
 import sys
 from collections.abc import Callable, Iterator
@@ -21,7 +22,7 @@ from rich.progress import (
 )
 
 from edgequant import progress
-from edgequant.cli.words import visible
+from edgequant.cli.words import size, visible
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -45,14 +46,18 @@ def parse_size(text: str) -> int:
     return nbytes
 
 
+# click would call a file that may not be read a wrong usage; stages say what is wrong with a file.
+path = click.Path(path_type=Path, readable=False)
+
+
 def shared(command: F) -> F:
     """Add --json, -q and --debug (which `main` reads) to a command."""
     command = click.option(
-        "--json", "as_json", is_flag=True, help="Print one JSON object on stdout."
+        "--debug", is_flag=True, expose_value=False, help="Show a traceback with an error."
     )(command)
     command = click.option("-q", "--quiet", is_flag=True, help="No progress and no table.")(command)
     return click.option(
-        "--debug", is_flag=True, expose_value=False, help="Show a traceback with an error."
+        "--json", "as_json", is_flag=True, help="Print the report as JSON on stdout."
     )(command)
 
 
@@ -76,7 +81,7 @@ def scored_text(command: F) -> F:
         metavar="N", help="Tokens a chunk.",
     )(command)  # fmt: skip
     return click.option(
-        "-f", "--file", "text", required=True, type=click.Path(path_type=Path), metavar="TEXT",
+        "-f", "--file", "text", required=True, type=path, metavar="TEXT",
         help="A UTF-8 text file.",
     )(command)  # fmt: skip
 
@@ -107,8 +112,8 @@ class _Bar:
 
     def advance(self, amount: int, note: str = "") -> None:
         if self._task is not None:
-            speed = self._bars.tasks[0].speed or 0.0
-            rate = _rate(speed, self._unit)
+            task = self._bars.tasks[0]
+            rate = _rate(task.completed + amount, task.elapsed or 0.0, self._unit)
             self._bars.update(self._task, advance=amount, note=visible(note), rate=rate)
 
     def end(self) -> None:
@@ -121,10 +126,12 @@ class _Bar:
         self._console.print(visible(text), soft_wrap=True)
 
 
-def _rate(speed: float, unit: str) -> str:
-    if unit == "bytes":
-        return f"{speed / 1e6:,.1f} MB/s"
-    return f"{speed:,.1f} {unit}/s"
+def _rate(done: float, seconds: float, unit: str) -> str:
+    """Say the mean speed so far, which is what a report says in the end."""
+    if not seconds:
+        return ""
+    speed = done / seconds
+    return f"{size(round(speed))}/s" if unit == "bytes" else f"{speed:,.1f} {unit}/s"
 
 
 @contextmanager
@@ -133,7 +140,9 @@ def shown_progress(quiet: bool) -> Iterator[progress.Progress]:
     if quiet:
         yield progress.SILENT
         return
-    bar = _Bar(_console(stderr=True))
+    console = _console(stderr=True)
+    console.width -= 3  # so that the terminal's "^C" stays on the bar's line, and goes with it
+    bar = _Bar(console)
     try:
         yield bar
     finally:
@@ -141,22 +150,27 @@ def shown_progress(quiet: bool) -> Iterator[progress.Progress]:
 
 
 def print_json(report: object) -> None:
-    """Print one JSON object on stdout; numbers that are not finite become null."""
+    """Print one JSON object on stdout, in ASCII, so that no pipe's encoding loses a letter."""
     sys.stdout.write(as_json(report))
 
 
 def as_json(report: object) -> str:
-    """Return one JSON object in a line; numbers that are not finite become null."""
-    return json.dumps(_finite(report), ensure_ascii=False) + "\n"
+    """Return one JSON object in a line.
+
+    Numbers that are not finite become null; bytes of names that are not UTF-8 become visible.
+    """
+    return json.dumps(_plain(report)) + "\n"
 
 
-def _finite(value: Any) -> Any:
+def _plain(value: Any) -> Any:
     if isinstance(value, dict):
-        return {key: _finite(item) for key, item in value.items()}
+        return {key: _plain(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_finite(item) for item in value]
-    if isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):
+        return [_plain(item) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
         return None
+    if isinstance(value, str):
+        return value.encode("utf-8", "backslashreplace").decode()
     return value
 
 

@@ -6,11 +6,12 @@ from pathlib import Path
 import click
 
 from edgequant.cli import options
+from edgequant.cli.words import count
 from edgequant.stages.perplexity import measure_perplexity
 
 
 @click.command("perplexity")
-@click.argument("model", metavar="MODEL.gguf", type=click.Path(path_type=Path))
+@click.argument("model", metavar="MODEL.gguf", type=options.path)
 @options.scored_text
 @options.device
 @options.shared
@@ -36,7 +37,8 @@ def command(
     elif not quiet:
         click.echo(
             f"PPL = {report.perplexity:.4f} ± {report.error:.4f} "
-            f"({report.tokens:,} tokens of {report.chunks} chunks of {report.context})"
+            f"({count(report.tokens, 'token')} of {count(report.chunks, 'chunk')} "
+            f"of {report.context})"
         )
         click.echo(
             f"{report.seconds:.1f} s, {report.chunks * report.context / report.seconds:,.0f} "

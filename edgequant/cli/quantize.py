@@ -22,10 +22,8 @@ _WORST = 5  # tensors shown
 
 
 @click.command("quantize")
-@click.argument("model", metavar="MODEL.gguf", type=click.Path(path_type=Path))
-@click.option(
-    "-o", "--output", type=click.Path(path_type=Path), metavar="OUT.gguf", help="File to write."
-)
+@click.argument("model", metavar="MODEL.gguf", type=options.path)
+@click.option("-o", "--output", type=options.path, metavar="OUT.gguf", help="File to write.")
 @click.option("--type", metavar="TYPE", help=f"One of {', '.join(RECIPES)}.")
 @click.option(
     "--target-size", type=options.parse_size, metavar="SIZE",
@@ -53,7 +51,7 @@ _WORST = 5  # tensors shown
     help=f"How hard to look for the least error: {', '.join(effort.value for effort in Effort)}.",
 )  # fmt: skip
 @click.option(
-    "--imatrix", type=click.Path(path_type=Path), metavar="F",
+    "--imatrix", type=options.path, metavar="F",
     help="Importance matrix of this model, from edgequant imatrix or llama-imatrix.",
 )  # fmt: skip
 @click.option(
@@ -133,11 +131,12 @@ def _show(console: Console, report: QuantizeReport) -> None:
         nbytes = sum(tensor.bytes for tensor in report.tensors if tensor.type == name)
         types.add_row(name, f"{count:,}", size(nbytes))
     console.print(types)
-    if not report.dry_run:
+    lossy = [(tensor.error, tensor) for tensor in report.tensors if tensor.error]
+    if lossy:
         worst = Table("most is lost in", "type", box=None)
         worst.add_column("error", justify="right")
-        for tensor in sorted(report.tensors, key=lambda t: t.error or 0.0, reverse=True)[:_WORST]:
-            worst.add_row(visible(tensor.name), tensor.type, f"{tensor.error or 0.0:.2%}")
+        for error, tensor in sorted(lossy, key=lambda pair: pair[0], reverse=True)[:_WORST]:
+            worst.add_row(visible(tensor.name), tensor.type, f"{100 * error:.3g}%")
         console.print(worst)
     for note in report.notes:
         console.print(f"Note: {visible(note)}", soft_wrap=True)

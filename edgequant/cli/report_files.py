@@ -9,8 +9,7 @@ import click
 
 from edgequant.cli.options import as_json
 from edgequant.errors import FileError
-from edgequant.gguf.draft import blamed_on
-from edgequant.gguf.writer import check_output
+from edgequant.gguf.destination import blamed_on, check_output
 from edgequant.stages.quantize_report import QuantizeReport
 from edgequant.stages.report_page import render_page
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from edgequant.cli import options
-from edgequant.cli.words import size
+from edgequant.cli.words import count, size
 from edgequant.device.protocol import Sampling
 from edgequant.stages.generate import Generation, generate
 from edgequant.stages.text import decode
@@ -26,7 +26,7 @@ def _finite(_ctx: click.Context, param: click.Parameter, value: float) -> float:
 
 
 @click.command("run")
-@click.argument("model", metavar="MODEL.gguf", type=click.Path(path_type=Path))
+@click.argument("model", metavar="MODEL.gguf", type=options.path)
 @click.option(
     "-p", "--prompt", required=True, metavar="TEXT", help="What to continue; - reads it from stdin."
 )
@@ -53,7 +53,7 @@ def _finite(_ctx: click.Context, param: click.Parameter, value: float) -> float:
     callback=_finite, help="Drop tokens less likely than this share of the likeliest; 0 for none.",
 )  # fmt: skip
 @click.option(
-    "--repeat-penalty", type=click.FloatRange(min=0, min_open=True), default=1.0,
+    "--repeat-penalty", type=click.FloatRange(0.01, 100), default=1.0,
     show_default=True, metavar="R", callback=_finite,
     help="Make the last 64 tokens less likely; 1 for not.",
 )  # fmt: skip
@@ -104,8 +104,8 @@ def command(
         options.print_json(asdict(report))
     else:
         _write("\n")
-    if not quiet:
-        click.echo(_describe(report), err=True)
+        if not quiet:
+            click.echo(_describe(report), err=True)
     if report.stopped == "interrupt":
         raise click.Abort
 
@@ -120,10 +120,12 @@ def _write(text: str) -> None:
 def _describe(report: Generation) -> str:
     rate = report.decode_tokens_per_second
     memory = report.peak_memory_bytes
+    prefill = f"{report.prefill_tokens_per_second:,.1f} t/s"
+    decode = "no step" if rate is None else f"{rate:,.1f} t/s"
     lines = (
         ("load", f"{report.load_seconds:.2f} s"),
-        ("prefill", f"{report.prompt_tokens} tokens, {report.prefill_tokens_per_second:,.1f} t/s"),
-        ("decode", f"{report.tokens} tokens, {'no step' if rate is None else f'{rate:,.1f} t/s'}"),
+        ("prefill", f"{count(report.prompt_tokens, 'token')}, {prefill}"),
+        ("decode", f"{count(report.tokens, 'token')}, {decode}"),
         ("peak memory", "unknown" if memory is None else size(memory)),
         ("device", f"{report.device}; activations {report.activations}"),
         ("stopped by", f"{report.stopped}; seed {report.seed}"),

@@ -1,4 +1,4 @@
-"""How values become words on a terminal: sizes, and texts that come out of strange files."""
+"""How values become words on a terminal: sizes, counts, texts that come out of strange files."""
 
 
 def visible(text: str) -> str:
@@ -13,3 +13,8 @@ def size(nbytes: int) -> str:
     if nbytes >= 2**30:
         return f"{nbytes / 2**30:,.2f} GiB"
     return f"{nbytes / 2**20:,.2f} MiB"
+
+
+def count(number: int, thing: str) -> str:
+    """Say how many: "1 chunk", "1,200 chunks"."""
+    return f"{number:,} {thing}" + ("" if number == 1 else "s")

@@ -9,11 +9,12 @@ import errno
 import os
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from hashlib import sha256
 from pathlib import Path
 
 from edgequant.errors import FileError
+from edgequant.gguf.destination import blamed_on, sync_directory
 from edgequant.gguf.layout import Part
 
 if sys.platform != "win32":
@@ -132,7 +133,7 @@ class Draft:
                     hint="let one process at a time write there.",
                 )
         for directory in {target.parent for target in self._targets}:
-            _sync_directory(directory)
+            sync_directory(directory)
 
     def _files(self) -> Iterator[tuple[Part, Path, Path]]:
         return zip(self._parts, self.partials, self._targets, strict=True)
@@ -172,37 +173,3 @@ def _is_open(descriptor: int, path: Path) -> bool:
         return os.path.samestat(os.fstat(descriptor), path.stat())
     except FileNotFoundError:
         return False
-
-
-def _sync_directory(directory: Path) -> None:
-    """See new names onto the disk, where there is a call for it.
-
-    Windows has none, and some network disks refuse it; the files are whole all the same.
-    """
-    with suppress(OSError):
-        descriptor = os.open(directory, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
-
-
-@contextmanager
-def blamed_on(path: Path) -> Iterator[None]:
-    """Turn what the system refuses into an error of the output.
-
-    Raises:
-        FileError: an OSError in the block, said of `path`.
-    """
-    try:
-        yield
-    except OSError as error:
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            raise FileError(
-                f"{path}: its disk or quota is full.",
-                hint="free some space, or write to another disk.",
-            ) from error
-        raise FileError(
-            f"{path}: cannot be written: {error.strerror}.",
-            hint="check the directory's permissions, or write elsewhere.",
-        ) from error

@@ -5,7 +5,6 @@ all are whole and on the disk. It knows bytes, and not what the tensors are for.
 """
 
 import os
-import shutil
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -16,7 +15,8 @@ import numpy as np
 
 from edgequant.blocks import Bytes, TensorInfo
 from edgequant.errors import FileError
-from edgequant.gguf.draft import Draft, blamed_on
+from edgequant.gguf.destination import blamed_on, check_output, check_space
+from edgequant.gguf.draft import Draft
 from edgequant.gguf.journal import Facts, Journal
 from edgequant.gguf.layout import Part, digest, lay_out
 
@@ -228,35 +228,6 @@ def _check_outputs(parts: Sequence[Part], force: bool, inputs: Sequence[Path]) -
         check_output(part.path, force=force, inputs=inputs)
 
 
-def check_output(path: Path, *, force: bool = False, inputs: Sequence[Path] = ()) -> None:
-    """Check what `open_output` will check of `path`, for stages with long work before that.
-
-    Raises:
-        FileError: it exists, is an input, or cannot be written.
-    """
-    target = Path(os.path.realpath(path))
-    if not target.parent.is_dir():
-        raise FileError(
-            f"{path}: its directory {str(target.parent)!r} does not exist.",
-            hint="create the directory first, or write elsewhere.",
-        )
-    with blamed_on(path):
-        present = target.exists()
-    if not present:
-        return
-    if target.is_dir():
-        raise FileError(f"{path}: is a directory.", hint="name a file in it.")
-    if not target.is_file():
-        raise FileError(f"{path}: is not a plain file.", hint="name a file on a disk.")
-    for source in inputs:
-        if source.exists() and target.samefile(source):
-            raise FileError(
-                f"{path}: is the input {str(source)!r} itself.", hint="choose another output name."
-            )
-    if not force:
-        raise FileError(f"{path}: exists.", hint="choose another name, or pass --force.")
-
-
 def _begin(path: Path, parts: Sequence[Part], draft: Draft, journal: Journal | None) -> list[int]:
     """Keep what counts of an earlier run, and see that there is room for the rest.
 
@@ -269,16 +240,7 @@ def _begin(path: Path, parts: Sequence[Part], draft: Draft, journal: Journal | N
     if count == 0:
         kept = [0] * len(parts)
         draft.clear()
-    _check_space(path, draft.journal.parent, sum(part.nbytes for part in parts) - sum(kept))
+    check_space(path, draft.journal.parent, sum(part.nbytes for part in parts) - sum(kept))
     if journal is not None:
         journal.rewrite(list(journal.finished)[:count])
     return kept
-
-
-def _check_space(path: Path, directory: Path, wanted: int) -> None:
-    disk = shutil.disk_usage(directory)
-    if disk.total and disk.free < wanted:  # some network disks say 0 of 0
-        raise FileError(
-            f"{path}: needs {wanted:,} bytes, but its disk has {disk.free:,} free.",
-            hint="free some space, or write to another disk.",
-        )

@@ -14,6 +14,7 @@ import numpy as np
 
 from edgequant.blocks import Floats
 from edgequant.errors import ImatrixError
+from edgequant.gguf.foreign import HEAD_BYTES, recognise
 from edgequant.model.importance import Entry, ImportanceMatrix
 
 _HINT = "make the file again, with edgequant imatrix or llama-imatrix."
@@ -64,11 +65,13 @@ def read_legacy(path: Path) -> ImportanceMatrix:
     Raises:
         ImatrixError: cut short, or not such a file.
     """
-    content = _Bytes(path.read_bytes(), str(path))
+    raw = path.read_bytes()
+    content = _Bytes(raw, str(path))
     count = content.integer("the number of entries")
     if not 1 <= count <= content.left // _SMALLEST:
+        kind = recognise(raw[:HEAD_BYTES], len(raw))
         raise ImatrixError(
-            f"{path}: not an importance matrix; as a legacy one it would have {count:,} entries "
+            f"{path}: is {kind.what}; as an importance matrix it would have {count:,} entries "
             f"in {content.left:,} bytes.",
             hint="name the file that edgequant imatrix or llama-imatrix wrote.",
         )

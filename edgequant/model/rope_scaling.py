@@ -29,6 +29,10 @@ def rope_of_config(fields: Fields, context: int) -> tuple[float, RopeScaling | N
     """Return theta and the scaling, from transformers 5's or 4's spelling.
 
     `context` is what llama3 was trained for where its original context is not said.
+
+    Raises:
+        CheckpointError: a value of the wrong type or out of range.
+        UnsupportedError: another kind of scaling, or a key of it that we do not know.
     """
     new, old = fields.value("rope_parameters"), fields.value("rope_scaling")
     if new and old and new != old:
@@ -65,7 +69,12 @@ def rope_of_config(fields: Fields, context: int) -> tuple[float, RopeScaling | N
 
 
 def scaling_of_keys(fields: Fields, name: str) -> RopeScaling | None:
-    """Return linear scaling or none; a factor without a type is linear, as llama.cpp reads it."""
+    """Return linear scaling or none; a factor without a type is linear, as llama.cpp reads it.
+
+    Raises:
+        GGUFError: a value of the wrong type or out of range.
+        UnsupportedError: another kind of scaling.
+    """
     kind = fields.text(f"{name}.rope.scaling.type", "linear")
     old = fields.number(f"{name}.rope.scale_linear", 0, 1e6, 0.0)
     factor = fields.number(f"{name}.rope.scaling.factor", 0, 1e6, old)

@@ -57,18 +57,14 @@ def role_of(name: str) -> tuple[Role, int | None]:
         return Role.OTHER, layer
 
 
-@dataclass(frozen=True)
-class Transform:
-    """What conversion does to a source tensor, one row chunk at a time.
-
-    `rows(read, shape, start, stop)` returns rows start..stop of the result, `shape` the source's.
-    """
-
-    name: str
-    rows: Callable[[Read, tuple[int, ...], int, int], NDArray[np.generic]]
+# What conversion does to a source tensor, one row chunk at a time: from a reader of the source, its
+# shape, and start and stop, it makes rows start..stop of the result.
+Transform = Callable[[Read, tuple[int, ...], int, int], NDArray[np.generic]]
 
 
-KEEP = Transform("keep", lambda read, _shape, start, stop: read(start, stop))
+def keep(read: Read, _shape: tuple[int, ...], start: int, stop: int) -> NDArray[np.generic]:
+    """Change nothing."""
+    return read(start, stop)
 
 
 @dataclass(frozen=True)
@@ -90,5 +86,5 @@ class TensorSpec:
     shape: tuple[int, ...]
     role: Role
     layer: int | None = None
-    prepare: Transform = KEEP
+    prepare: Transform = keep
     compute: Callable[[], Floats] | None = None

@@ -107,12 +107,12 @@ def _choose_context(path: Path, hparams: HParams, wanted: int | None) -> int:
         raise UnsupportedError(
             f"{path}: a context of {wanted:,} tokens was asked for; the model was trained for "
             f"{trained:,}.",
-            hint=f"use a context (--ctx) of {min(trained, window)} tokens or fewer.",
+            hint=f"ask for {min(trained, window):,} tokens or fewer.",
         )
     if wanted > window:  # attention is always over the whole context here
         raise UnsupportedError(
             f"{path}: a context of {wanted:,} tokens was asked for; the model attends over a "
             f"sliding window of {window:,}, and edgequant runs it only up to there.",
-            hint=f"use a context (--ctx) of {window} tokens or fewer.",
+            hint=f"ask for {window:,} tokens or fewer.",
         )
     return wanted

@@ -40,7 +40,11 @@ def read_json(path: Path) -> dict[str, object]:
 
 
 def read_index(path: Path) -> dict[str, str]:
-    """Read which shard each tensor is in; shards must be plain file names."""
+    """Read which shard each tensor is in, from an index.
+
+    Raises:
+        CheckpointError: no such map, or a shard that is not a plain file name.
+    """
     weight_map = read_json(path).get("weight_map")
     if not isinstance(weight_map, dict) or not weight_map:
         raise CheckpointError(

@@ -14,7 +14,8 @@ from pathlib import Path
 import numpy as np
 
 from edgequant.blocks import BLOCK_TYPES, QUANTIZATION_VERSION, TensorInfo
-from edgequant.gguf.writer import check_output, open_output
+from edgequant.gguf.destination import check_output
+from edgequant.gguf.writer import open_output
 from edgequant.model.registry import read_config
 from edgequant.model.tensors import Role
 from edgequant.progress import SILENT, Progress

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from edgequant.device import open_device
 from edgequant.device.protocol import Observer, Sums
 from edgequant.errors import ImatrixError
-from edgequant.gguf.writer import check_output
+from edgequant.gguf.destination import check_output
 from edgequant.model.imatrix_file import read_importance, write_importance
 from edgequant.model.importance import Entry, ImportanceMatrix
 from edgequant.progress import SILENT, Progress

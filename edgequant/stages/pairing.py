@@ -31,7 +31,7 @@ class Pair:
             assert self.spec.compute is not None
             return self.spec.compute()[start:stop]
         reader = finite_reader(self.source)
-        return self.spec.prepare.rows(reader, self.source.shape, start, stop)
+        return self.spec.prepare(reader, self.source.shape, start, stop)
 
 
 @dataclass(frozen=True)

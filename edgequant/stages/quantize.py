@@ -22,10 +22,11 @@ from edgequant import __version__
 from edgequant.blocks import QUANTIZATION_VERSION, Bytes, TensorInfo, Weights
 from edgequant.errors import UnsupportedError
 from edgequant.formats import Effort
+from edgequant.gguf.destination import check_output
 from edgequant.gguf.layout import Part, lay_out
 from edgequant.gguf.reader import GGUFFile, open_file
 from edgequant.gguf.spec import string, u32
-from edgequant.gguf.writer import Output, check_output, open_output
+from edgequant.gguf.writer import Output, open_output
 from edgequant.model.assignment import Assignment
 from edgequant.model.imatrix_file import is_importance, read_importance
 from edgequant.model.importance import ImportanceMatrix

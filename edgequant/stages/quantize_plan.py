@@ -160,7 +160,7 @@ def check_plan(source: Source, wish: Wish, plan: Sequence[Assignment]) -> None:
            for a in plan if a.fallback_from]  # fmt: skip
     if odd and wish.strict:
         raise UnsupportedError(
-            f"{source.path}: rows of {len(odd):,} tensors are not whole blocks: {', '.join(odd)}.",
+            f"{source.path}: rows of {len(odd):,} tensors are not whole blocks: {some(odd, 8)}.",
             hint="leave out --strict, or choose a --type with smaller blocks, such as Q8_0.",
         )
 

@@ -208,7 +208,7 @@ def _notes_on_types(plan: Sequence[Assignment]) -> Iterator[str]:
         ]
         yield (
             f"{len(odd):,} tensors ({share:.1%} of the weights) have rows that are not whole "
-            f"blocks of the recipe's format: {some(named, _LISTED)}."
+            f"blocks of the recipe's format: {', '.join(named)}."  # each: nothing falls back unseen
         )
     again = [f"{a.source.name} ({a.source.type.name})" for a in plan
              if a.type != a.source.type and a.source.type.name not in FLOAT_TYPES]  # fmt: skip

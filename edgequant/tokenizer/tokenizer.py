@@ -148,10 +148,6 @@ class Tokenizer:
         """
         return Detokenizer(self._pieces, drop_space=self._space_prefix and not continues)
 
-    def piece(self, number: int) -> bytes:
-        """Return the bytes that a token adds to a text: none for control and unused tokens."""
-        return self._pieces[number]
-
     def token(self, number: int) -> str:
         """Return a token as the vocabulary writes it, such as "Ġthe" or "<|im_end|>"."""
         return self._tokens[number]

@@ -53,7 +53,11 @@ class Vocabulary:
 
     @staticmethod
     def kind(keys: Mapping[str, object], where: str) -> str:
-        """Return what kind of vocabulary a file has, such as "gpt2"."""
+        """Return what kind of vocabulary a file has, such as "gpt2".
+
+        Raises:
+            GGUFError: it has none.
+        """
         kind = keys.get(f"{_PREFIX}model")
         if not isinstance(kind, str):
             raise GGUFError(

@@ -1,16 +1,16 @@
 """`edgequant bench`: llama-bench's names, a grid of tests, and what does not fit."""
 
-import json
 from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
+import typed
+from click.testing import Result
 from tiny_model import SIZES, write_model
 
 from edgequant import __version__
-from edgequant.cli import cli
 from edgequant.errors import UnsupportedError
+from edgequant.stages.bench import measure_speed
 
 # Of llama-bench's JSON at llama.cpp 0c1e57098, those that a test of ours has a value for.
 FIELDS = {
@@ -27,14 +27,11 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def bench(*arguments: object) -> Result:
-    words = ["bench", *map(str, arguments), "--device", "cpu"]
-    return CliRunner().invoke(cli, words, catch_exceptions=False)
+    return typed.invoke("bench", *arguments, "--device", "cpu")
 
 
 def read_json(*arguments: object) -> list[dict[str, Any]]:
-    result = bench(*arguments, "--json")
-    assert result.exit_code == 0, result.stderr
-    report = json.loads(result.stdout)
+    report = typed.read_json("bench", *arguments, "--device", "cpu")
     assert isinstance(report, list)
     return report
 
@@ -68,7 +65,10 @@ def test_lists_make_a_grid(model: Path) -> None:
 
 def test_zero_is_no_test(model: Path) -> None:
     assert [test["n_gen"] for test in read_json(model, "-p", 0, "-n", 2, "-r", 1)] == [2]
-    assert read_json(model, "-p", 0, "-n", 0) == []
+    assert measure_speed(model, prompts=(0,), gens=(0,), device="cpu") == ()
+    nothing = bench(model, "-p", 0, "-n", 0)
+    assert nothing.exit_code == 2
+    assert "Nothing to measure" in nothing.stderr
 
 
 def test_the_table_names_tests_as_llama_bench_does(model: Path) -> None:
@@ -80,7 +80,7 @@ def test_the_table_names_tests_as_llama_bench_does(model: Path) -> None:
 
 
 def test_a_test_beyond_the_models_context_is_refused(model: Path) -> None:
-    with pytest.raises(UnsupportedError, match=r"context of 76 tokens.*trained for 64"):
+    with pytest.raises(UnsupportedError, match=r"of 76 tokens.*trained for 64.*\n.*ask for 64"):
         bench(model, "-p", 16, "-n", 0, "-d", 60)
 
 

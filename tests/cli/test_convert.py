@@ -10,25 +10,18 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import typed
+from bench.make_checkpoint import Shape, write_checkpoint
 from click.testing import CliRunner
+from tiny_checkpoint import OUTPUT, UP, make_tensors, write_tiny
 
-from edgequant.cli import cli, main
+from edgequant.cli import cli
 from edgequant.errors import FileError
-from tests.bench.make_checkpoint import Shape, write_checkpoint
-from tests.unit.stages.tiny_checkpoint import OUTPUT, UP, make_tensors, write_tiny
 
 
 @pytest.fixture
 def tiny(tmp_path: Path, rng: np.random.Generator) -> Path:
     return write_tiny(tmp_path / "tiny", make_tensors(rng))
-
-
-def exit_of(monkeypatch: pytest.MonkeyPatch, *args: str | Path) -> object:
-    """Run the command line as a process would; returns its exit status."""
-    monkeypatch.setattr(sys, "argv", ["edgequant", *map(str, args)])
-    with pytest.raises(SystemExit) as caught:
-        main()
-    return caught.value.code
 
 
 def test_the_report_is_on_stdout_and_nothing_else(tiny: Path, tmp_path: Path) -> None:
@@ -81,38 +74,36 @@ def test_force(tiny: Path, tmp_path: Path) -> None:
 
 
 def test_errors_go_to_stderr_with_a_hint_and_exit_1(
-    tmp_path: Path, rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:  # fmt: skip
+    tmp_path: Path, rng: np.random.Generator, capsys: pytest.CaptureFixture[str]
+) -> None:
     tensors = make_tensors(rng)
     del tensors[OUTPUT]
     source = write_tiny(tmp_path / "tiny", tensors)
     output = tmp_path / "a.gguf"
-    assert exit_of(monkeypatch, "convert", source, "-o", output) == 1
+    assert typed.exits_with("convert", source, "-o", output) == 1
     printed = capsys.readouterr()
     assert printed.out == ""
     assert printed.err.startswith(f"Error: {source}: 'lm_head.weight' is missing")
     assert "\nHint: download" in printed.err
     assert not output.exists()
-    assert exit_of(monkeypatch, "convert", source, "-o", output, "--debug") == 1
+    assert typed.exits_with("convert", source, "-o", output, "--debug") == 1
     assert "Traceback" in capsys.readouterr().err
 
 
 def test_a_file_cannot_command_the_terminal(
-    tmp_path: Path, rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:  # fmt: skip
+    tmp_path: Path, rng: np.random.Generator, capsys: pytest.CaptureFixture[str]
+) -> None:
     tensors = make_tensors(rng) | {"\x1b[2Jé\udcff": np.zeros(3, np.float32)}
     source = write_tiny(tmp_path / "tiny", tensors)
-    assert exit_of(monkeypatch, "convert", source, "-o", tmp_path / "a.gguf") == 1
+    assert typed.exits_with("convert", source, "-o", tmp_path / "a.gguf") == 1
     assert r"'\x1b[2Jé\udcff' is left over" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
     "args", [[], ["there"], ["there", "-o", "a.gguf", "--outtype", "q8_0"], ["-o", "a.gguf"]]
 )
-def test_usage_errors_exit_2(args: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    assert exit_of(monkeypatch, "convert", *args) == 2
+def test_usage_errors_exit_2(args: list[str]) -> None:
+    assert typed.exits_with("convert", *args) == 2
 
 
 def test_a_full_disk_is_named(
@@ -120,7 +111,7 @@ def test_a_full_disk_is_named(
 ) -> None:
     usage = type("usage", (), {"total": 10**9, "used": 10**9 - 1000, "free": 1000})
     monkeypatch.setattr("shutil.disk_usage", lambda _path: usage)
-    assert exit_of(monkeypatch, "convert", tiny, "-o", tmp_path / "a.gguf") == 1
+    assert typed.exits_with("convert", tiny, "-o", tmp_path / "a.gguf") == 1
     assert "but its disk has 1,000 free" in capsys.readouterr().err
     assert [path.name for path in tmp_path.iterdir()] == ["tiny"]
 

@@ -1,14 +1,13 @@
 """`edgequant imatrix` as it is typed."""
 
 import json
-import sys
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
+import typed
+from click.testing import Result
 from tiny_model import write_model
 
-from edgequant.cli import cli, main
 from edgequant.model.imatrix_file import read_importance
 from edgequant.stages import imatrix
 
@@ -23,13 +22,13 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def words(folder: Path, output: Path, *more: object) -> list[str]:
+def words(folder: Path, output: Path, *more: object) -> list[object]:
     fixed = [folder / "model.gguf", "-o", output, "-f", folder / "a.txt", "--ctx", 16]
-    return ["imatrix", *map(str, [*fixed, "--device", "cpu", *more])]
+    return ["imatrix", *fixed, "--device", "cpu", *more]
 
 
 def invoke(folder: Path, output: Path, *more: object) -> Result:
-    return CliRunner().invoke(cli, words(folder, output, *more), catch_exceptions=False)
+    return typed.invoke(*words(folder, output, *more))
 
 
 def test_json(folder: Path, tmp_path: Path) -> None:
@@ -71,14 +70,6 @@ def test_what_the_text_reached_least_is_shown(
     assert ["blk.1.ffn_down.weight", "32", "25.0%"] in rows
 
 
-def exits_with(monkeypatch: pytest.MonkeyPatch, arguments: list[str]) -> int:
-    monkeypatch.setattr(sys, "argv", ["edgequant", *arguments])
-    with pytest.raises(SystemExit) as caught:
-        main()
-    assert isinstance(caught.value.code, int)
-    return caught.value.code
-
-
 def test_ctrl_c_keeps_chunks_and_says_so(
     folder: Path,
     tmp_path: Path,
@@ -95,7 +86,7 @@ def test_ctrl_c_keeps_chunks_and_says_so(
         return observe(*arguments)  # type: ignore[arg-type]
 
     monkeypatch.setattr(imatrix, "_observe", interrupted)
-    assert exits_with(monkeypatch, words(folder, out, "--chunks", 5)) == 130
+    assert typed.exits_with(*words(folder, out, "--chunks", 5)) == 130
     err = " ".join(capsys.readouterr().err.split())
     assert "holds 2 of 5 chunks" in err
     assert "--resume" in err
@@ -107,14 +98,13 @@ def test_ctrl_c_keeps_chunks_and_says_so(
 def test_exit_codes(
     folder: Path,
     tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     out = tmp_path / "i.gguf"
-    assert exits_with(monkeypatch, words(folder, out, "--chunks", 0)) == 2
+    assert typed.exits_with(*words(folder, out, "--chunks", 0)) == 2
     capsys.readouterr()
-    assert exits_with(monkeypatch, words(folder, out, "--device", "llama")) == 1
+    assert typed.exits_with(*words(folder, out, "--device", "llama")) == 1
     assert "Hint: use --device cpu" in capsys.readouterr().err
-    assert exits_with(monkeypatch, words(folder, out, "--resume")) == 1
+    assert typed.exits_with(*words(folder, out, "--resume")) == 1
     assert "No such file" in capsys.readouterr().err
     assert not out.exists()

@@ -5,10 +5,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
+import typed
 
 from edgequant.blocks import BLOCK_TYPES, TensorInfo
-from edgequant.cli import cli, main
 from edgequant.gguf.spec import KeyValue, ValueType
 from edgequant.gguf.writer import open_output
 
@@ -71,7 +70,7 @@ def imatrix(tmp_path: Path) -> Path:
 
 
 def run(*arguments: object) -> str:
-    result = CliRunner().invoke(cli, ["inspect", *map(str, arguments)], catch_exceptions=False)
+    result = typed.invoke("inspect", *arguments)
     assert result.exit_code == 0
     return result.stdout
 
@@ -160,15 +159,10 @@ def test_a_pipe_gets_whole_names(model: Path, arguments: list[str]) -> None:
     assert done.stderr == ""
 
 
-def test_a_text_file_named_gguf(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_text_file_named_gguf(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "notes.gguf"
     path.write_text("remember the milk\n")
-    monkeypatch.setattr(sys, "argv", ["edgequant", "inspect", str(path)])
-    with pytest.raises(SystemExit) as exited:
-        main()
-    assert exited.value.code == 1
+    assert typed.exits_with("inspect", path) == 1
     streams = capsys.readouterr()
     assert streams.out == ""
     assert streams.err == (

@@ -1,16 +1,15 @@
 """`edgequant quantize` as it is typed."""
 
 import json
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
+import typed
 from bench.make_checkpoint import REAL, write_sparse_model
-from click.testing import CliRunner, Result
+from click.testing import Result
 from toys import write_toy, write_toy_importance
 
-from edgequant.cli import cli, main
 from edgequant.model.recipes import RECIPES
 
 
@@ -20,7 +19,7 @@ def toy(tmp_path: Path, rng: np.random.Generator) -> Path:
 
 
 def invoke(*words: object) -> Result:
-    return CliRunner().invoke(cli, ["quantize", *map(str, words)], catch_exceptions=False)
+    return typed.invoke("quantize", *words)
 
 
 def test_json_has_the_promised_keys(toy: Path, tmp_path: Path, rng: np.random.Generator) -> None:
@@ -49,6 +48,8 @@ def test_the_table(toy: Path, tmp_path: Path) -> None:
     assert "most is lost in" in result.stdout
     assert "bits per weight" in result.stdout
     assert invoke(toy, "-o", tmp_path / "2.gguf", "--type", "Q8_0", "-q").output == ""
+    lossless = invoke(toy, "-o", tmp_path / "3.gguf", "--type", "F16")
+    assert "most is lost in" not in lossless.stdout
 
 
 def test_notes_are_shown(tmp_path: Path, rng: np.random.Generator) -> None:
@@ -67,34 +68,24 @@ def test_a_dry_run_on_the_llama_3_1_8b_shape(tmp_path: Path) -> None:
     assert [p.name for p in tmp_path.iterdir()] == ["8b.gguf"]
 
 
-def exits_with(monkeypatch: pytest.MonkeyPatch, *words: object) -> int:
-    monkeypatch.setattr(sys, "argv", ["edgequant", "quantize", *map(str, words)])
-    with pytest.raises(SystemExit) as caught:
-        main()
-    assert isinstance(caught.value.code, int)
-    return caught.value.code
-
-
-def test_exit_codes(
-    toy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_exit_codes(toy: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "out.gguf"
-    assert exits_with(monkeypatch, toy, "--type", "Q4_K_M") == 2
+    assert typed.exits_with("quantize", toy, "--type", "Q4_K_M") == 2
     assert "Missing option '-o'" in capsys.readouterr().err
-    assert exits_with(monkeypatch, toy, "-o", out) == 2
+    assert typed.exits_with("quantize", toy, "-o", out) == 2
     assert "--type" in capsys.readouterr().err
-    assert exits_with(monkeypatch, toy, "-o", out, "--type", "Q4_K_M", "--threads", 0) == 2
+    assert typed.exits_with("quantize", toy, "-o", out, "--type", "Q4_K_M", "--threads", 0) == 2
     capsys.readouterr()
-    assert exits_with(monkeypatch, toy, "-o", out, "--type", "Q4_K_X") == 1
+    assert typed.exits_with("quantize", toy, "-o", out, "--type", "Q4_K_X") == 1
     err = capsys.readouterr().err
     assert "Q4_K_X: not a recipe" in err
     assert all(name in err for name in RECIPES)
-    assert exits_with(monkeypatch, tmp_path / "none.gguf", "-o", out, "--type", "Q4_K_M") == 1
+    assert typed.exits_with("quantize", tmp_path / "none.gguf", "-o", out, "--type", "Q4_K_M") == 1
     assert "no such file" in capsys.readouterr().err
-    assert exits_with(monkeypatch, toy, "-o", toy, "--type", "Q4_K_M", "--force") == 1
+    assert typed.exits_with("quantize", toy, "-o", toy, "--type", "Q4_K_M", "--force") == 1
     assert "is the input" in capsys.readouterr().err
     text = tmp_path / "text.gguf"
     text.write_text("not a model")
-    assert exits_with(monkeypatch, text, "-o", out, "--type", "Q4_K_M") == 1
+    assert typed.exits_with("quantize", text, "-o", out, "--type", "Q4_K_M") == 1
     assert "Hint:" in capsys.readouterr().err
     assert not out.exists()

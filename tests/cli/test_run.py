@@ -1,6 +1,5 @@
 """`edgequant run` on a tiny model: what comes out where, when it stops, and what it refuses."""
 
-import json
 import os
 import signal
 import subprocess
@@ -10,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
+import typed
+from click.testing import Result
 from tiny_model import CONTEXT, EOS, TEMPLATE, TOKENS, write_model
 
-from edgequant.cli import cli
 from edgequant.cli.run import _write
 from edgequant.device import open_device
 from edgequant.errors import TextError, UnsupportedError
@@ -27,14 +26,11 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def run(*arguments: object, **options: Any) -> Result:
-    words = ["run", *map(str, arguments), "--device", "cpu"]
-    return CliRunner().invoke(cli, words, catch_exceptions=False, **options)
+    return typed.invoke("run", *arguments, "--device", "cpu", **options)
 
 
 def read_json(*arguments: object) -> dict[str, Any]:
-    result = run(*arguments, "--json", "-q")
-    assert result.exit_code == 0, result.stderr
-    report = json.loads(result.stdout)
+    report = typed.read_json("run", *arguments, "--device", "cpu", "-q")
     assert isinstance(report, dict)
     return report
 
@@ -46,7 +42,8 @@ def test_text_goes_to_stdout_and_figures_to_stderr(model: Path) -> None:
     assert result.stdout == report["text"] + "\n"
     for word in ("load", "prefill", "decode", "t/s", "peak memory", "MiB", "NumPy", "float32"):
         assert word in result.stderr
-    assert run(model, "-p", "hello", "-n", 8, "--temp", 0, "-q").stderr == ""
+    for quiet in ("-q", "--json"):  # the figures are in the report
+        assert run(model, "-p", "hello", "-n", 8, "--temp", 0, quiet).stderr == ""
 
 
 def test_json_has_the_promised_keys(model: Path) -> None:
@@ -228,7 +225,7 @@ def test_control_characters_do_not_reach_a_terminal(
     "arguments",
     [
         ("--temp", -1), ("--top-k", -1), ("--top-p", 1.5), ("--min-p", -0.1), ("--seed", -1),
-        ("--repeat-penalty", 0), ("--ctx", 0), ("-n", -2),
+        ("--repeat-penalty", 0), ("--repeat-penalty", 1e39), ("--ctx", 0), ("-n", -2),
         ("--temp", "nan"), ("--temp", "inf"), ("--top-p", "nan"), ("--repeat-penalty", "nan"),
     ],
 )  # fmt: skip

@@ -1,16 +1,15 @@
 """`perplexity` and `compare` on tiny models: their numbers reckoned again, and their refusals."""
 
-import json
 import math
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from click.testing import CliRunner, Result
+import typed
+from click.testing import Result
 from tiny_model import BOS, TOKENS, write_model
 
-from edgequant.cli import cli
 from edgequant.device import open_device
 from edgequant.errors import TextError, UnsupportedError
 from edgequant.runtime.model import open_model
@@ -29,15 +28,12 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def invoke(command: str, *arguments: object) -> Result:
-    words = [command, *map(str, arguments), "--device", "cpu"]
-    return CliRunner().invoke(cli, words, catch_exceptions=False)
+def invoke(name: str, *arguments: object) -> Result:
+    return typed.invoke(name, *arguments, "--device", "cpu")
 
 
-def read_json(command: str, *arguments: object) -> dict[str, Any]:
-    result = invoke(command, *arguments, "--json")
-    assert result.exit_code == 0, result.stderr
-    report = json.loads(result.stdout)
+def read_json(name: str, *arguments: object) -> dict[str, Any]:
+    report = typed.read_json(name, *arguments, "--device", "cpu")
     assert isinstance(report, dict)
     return report
 

@@ -1,14 +1,17 @@
 """What commands show of names and sizes: as it is, and nothing that a terminal obeys."""
 
+import json
+import math
+import re
 from pathlib import Path
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
+import typed
 from toys import write_model
 
-from edgequant.cli import cli, options
-from edgequant.cli.words import size, visible
+from edgequant.cli import options
+from edgequant.cli.words import count, size, visible
 
 HOSTILE = "[/b] [v2] :smile: \x1b[2J"
 SHOWN = r"[/b] [v2] :smile: \x1b[2J"
@@ -32,14 +35,12 @@ def test_sizes(nbytes: int, words: str) -> None:
 
 
 def test_tables_show_names_as_they_are(tmp_path: Path, rng: np.random.Generator) -> None:
-    arrays = {f"{HOSTILE}.weight": rng.standard_normal((4, 250), np.float32)}
+    arrays = {f"{HOSTILE}.weight": rng.standard_normal((4, 288), np.float32)}
     model = write_model(tmp_path / "[v2].gguf", arrays, {})
     output = tmp_path / "[v3].gguf"
-    done = CliRunner().invoke(
-        cli, ["quantize", str(model), "-o", str(output), "--type", "q8_0"], catch_exceptions=False
-    )
+    done = typed.invoke("quantize", model, "-o", output, "--type", "q4_k_m")
     assert done.stdout.count(f"{SHOWN}.weight") == 2  # among the worst, and in a note
-    assert "[v3].gguf: Q8_0" in done.stdout
+    assert "[v3].gguf: Q4_K_M" in done.stdout
     assert "\x1b" not in done.stdout
 
 
@@ -56,3 +57,41 @@ def test_the_bar_shows_names_as_they_are(
     assert "[/c]" in shown
     assert SHOWN in shown
     assert "\x1b[2J" not in shown
+
+
+def test_json_survives_any_encoding_and_holds_only_what_json_can(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    options.print_json({"text": "größe 東京", "name": "\udcff", "rates": (math.inf, math.nan, 1.5)})
+    printed = capsys.readouterr().out
+    assert printed.isascii()
+    assert json.loads(printed) == {
+        "text": "größe 東京", "name": r"\udcff", "rates": [None, None, 1.5],
+    }  # fmt: skip
+
+
+def test_the_bar_leaves_room_for_the_echo_of_ctrl_c(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, value in (("FORCE_COLOR", "1"), ("TERM", "xterm"), ("COLUMNS", "80")):
+        monkeypatch.setenv(name, value)
+    with options.shown_progress(quiet=False) as progress:
+        progress.begin("quantize", 2, "bytes")
+        progress.advance(1, "a name that is longer than the line " * 3)
+    lines = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", capsys.readouterr().err).splitlines()
+    assert 60 < max(map(len, lines)) < 80 - len("^C")
+
+
+@pytest.mark.parametrize(("done", "seconds", "unit", "words"), [
+    (1536, 3.0, "tokens", "512.0 tokens/s"), (5 * 2**20, 2.0, "bytes", "2.50 MiB/s"),
+    (0, 2.0, "runs", "0.0 runs/s"), (512, 0.0, "tokens", ""),
+])  # fmt: skip
+def test_rates(done: float, seconds: float, unit: str, words: str) -> None:
+    assert options._rate(done, seconds, unit) == words
+
+
+@pytest.mark.parametrize(("number", "words"), [
+    (0, "0 chunks"), (1, "1 chunk"), (1200, "1,200 chunks"),
+])  # fmt: skip
+def test_counts(number: int, words: str) -> None:
+    assert count(number, "chunk") == words

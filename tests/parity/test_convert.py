@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from bench.make_checkpoint import write_tokenizer
 from numpy.typing import NDArray
 
 from edgequant.model.registry import all_architectures
 from edgequant.stages.convert import FILE_TYPES, convert
-from tests.bench.make_checkpoint import write_tokenizer
 
 gguf = pytest.importorskip("gguf")
 llama_cpp = pytest.importorskip("llama_cpp")

@@ -1,10 +1,10 @@
 """Importance matrices are llama-imatrix's, in both its forms, and llama.cpp takes what we make."""
 
-import ctypes
 from pathlib import Path
 
 import numpy as np
 import pytest
+from llama_quantize import llama_quantize
 from toys import toy_importance, write_toy, write_toy_importance
 
 from edgequant.blocks import Floats, Weight
@@ -85,28 +85,6 @@ def test_gguf_py_reads_ours(tmp_path: Path, rng: np.random.Generator) -> None:
         np.testing.assert_array_equal(found[f"{name}.counts"].reshape(-1), entry.counts)
 
 
-def quantized_by_llama_cpp(
-    source: Path, target: Path, file_type: int, matrix: ImportanceMatrix
-) -> None:
-    llama_cpp = pytest.importorskip("llama_cpp")
-    entry_type = llama_cpp.llama_model_imatrix_data
-    entries = (entry_type * (len(matrix.entries) + 1))()
-    kept = []  # what C holds a pointer to must live
-    for i, name in enumerate(matrix.entries):
-        mean = matrix.mean(name)
-        assert mean is not None
-        values = np.ascontiguousarray(mean.reshape(-1))
-        kept.append(values)
-        entries[i].name = name.encode()
-        entries[i].data = values.ctypes.data_as(ctypes.POINTER(ctypes.c_float))
-        entries[i].size = values.size
-    params = llama_cpp.llama_model_quantize_default_params()
-    params.ftype = file_type
-    params.nthread = 1
-    params.imatrix = ctypes.cast(entries, ctypes.POINTER(entry_type))
-    assert not llama_cpp.llama_model_quantize(bytes(source), bytes(target), ctypes.byref(params))
-
-
 def lost(weight: Weight, exact: Floats, matrix: ImportanceMatrix) -> float:
     """The share of the weighed energy that a format lost, float64."""
     decoded = dequantize(find(weight.type.name), weight.data).astype(np.float64)
@@ -129,7 +107,7 @@ def test_llama_cpp_quantizes_with_ours_to_the_same_types_and_no_less_error(
     matrix = read_importance(path)
     ours, theirs = tmp_path / "ours.gguf", tmp_path / "theirs.gguf"
     quantize(source, ours, type=recipe, imatrix=path)
-    quantized_by_llama_cpp(source, theirs, RECIPES[recipe].file_type, matrix)
+    llama_quantize(source, theirs, RECIPES[recipe].file_type, matrix)
     with open_file(source) as f16, open_file(ours) as a, open_file(theirs) as b:
         assert list(a.tensors.values()) == list(b.tensors.values())
         keys = {k: v for k, v in a.keys.items() if not k.startswith("quantize.imatrix.")}

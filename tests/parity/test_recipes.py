@@ -1,18 +1,17 @@
 """Recipes choose llama.cpp's types: its answers on two models, and its quantizer on toys."""
 
-import ctypes
 import json
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from llama_quantize import llama_quantize
 from toys import toy_arrays, toy_importance, toy_keys, write_model
 
 from edgequant.blocks import BLOCK_TYPES, TensorInfo
 from edgequant.gguf.reader import open_file
 from edgequant.model.assignment import assign, read_sizes
-from edgequant.model.importance import ImportanceMatrix
 from edgequant.model.overrides import NOTHING, Overrides, read_overrides
 from edgequant.model.recipes import RECIPES, Sizes
 
@@ -33,38 +32,6 @@ def test_types_are_llama_cpps_on_the_books_models(shared: Path, model: str) -> N
         ]
         plan = assign(RECIPES[recipe], infos[::-1], MODELS[model], imatrix=True)
         assert {a.source.name: a.type.name for a in plan} == answer, recipe
-
-
-def quantized_by_llama_cpp(
-    source: Path, target: Path, file_type: int, *, imatrix: ImportanceMatrix | None,
-    overrides: Overrides = NOTHING,
-) -> dict[str, str]:  # fmt: skip
-    llama_cpp = pytest.importorskip("llama_cpp").llama_cpp
-    params = llama_cpp.llama_model_quantize_default_params()
-    params.ftype = file_type
-    params.nthread = 1
-    params.pure = overrides.pure
-    params.quantize_output_tensor = not overrides.keep_output
-    if overrides.output:
-        params.output_tensor_type = BLOCK_TYPES[overrides.output].ggml_id
-    if overrides.embedding:
-        params.token_embedding_type = BLOCK_TYPES[overrides.embedding].ggml_id
-    patterns = (llama_cpp.llama_model_tensor_override * (len(overrides.patterns) + 1))()
-    for slot, (regex, fmt) in zip(patterns, overrides.patterns, strict=False):
-        slot.pattern, slot.type = regex.encode(), BLOCK_TYPES[fmt].ggml_id
-    params.tt_overrides = patterns
-    means = {} if imatrix is None else {name: imatrix.mean(name) for name in imatrix.entries}
-    table = (llama_cpp.llama_model_imatrix_data * (len(means) + 1))()
-    for entry, (name, mean) in zip(table, means.items(), strict=False):
-        assert mean is not None
-        entry.name, entry.size = name.encode(), mean.size
-        entry.data = mean.ctypes.data_as(ctypes.POINTER(ctypes.c_float))
-    if imatrix is not None:
-        params.imatrix = table
-    code = llama_cpp.llama_model_quantize(bytes(source), bytes(target), ctypes.byref(params))
-    assert code == 0
-    with open_file(target) as file:
-        return {name: info.type.name for name, info in file.tensors.items()}
 
 
 TOYS: dict[str, dict[str, object]] = {
@@ -91,11 +58,10 @@ def check(path: Path, rng: np.random.Generator, toy: dict[str, object], *, imatr
         infos = list(file.tensors.values())
         sizes = read_sizes(file.values(), infos)
     for name in recipes:
-        theirs = quantized_by_llama_cpp(
-            source, path / "out.gguf", RECIPES[name].file_type, imatrix=matrix, overrides=overrides
-        )
+        llama_quantize(source, path / "out.gguf", RECIPES[name].file_type, matrix, overrides)
         plan = assign(RECIPES[name], infos, sizes, imatrix=imatrix, overrides=overrides)
-        assert [(a.source.name, a.type.name) for a in plan] == list(theirs.items()), name
+        with open_file(path / "out.gguf") as theirs:
+            assert [a.info for a in plan] == list(theirs.tensors.values()), name
 
 
 @pytest.mark.oracle

@@ -13,7 +13,7 @@ from edgequant.graph.ops.rope import Rope
 from edgequant.graph.ops.store_kv import StoreKV
 from edgequant.model.hparams import HParams
 from edgequant.model.parts.projection import Projection
-from edgequant.model.tensors import KEEP, Read, Role, TensorSpec, Transform
+from edgequant.model.tensors import Read, Role, TensorSpec, Transform, keep
 
 QUERY = Projection(Role.ATTN_Q, "self_attn.q_proj")
 KEY = Projection(Role.ATTN_K, "self_attn.k_proj")
@@ -35,7 +35,7 @@ def interleave(head_dim: int) -> Transform:
         halves = heads.reshape(-1, 2, head_dim // 2, *heads.shape[1:])
         return halves.swapaxes(1, 2).reshape(heads.shape)[start - first : stop - first]
 
-    return Transform("interleave", rows)
+    return rows
 
 
 @dataclass(frozen=True)
@@ -55,9 +55,9 @@ class RopeAttention:
 
     def tensors(self, h: HParams, layer: int) -> Iterator[TensorSpec]:
         """Yield the four projections, and the two norms."""
-        rotated = interleave(h.head_dim) if self.interleaved else KEEP
+        rotated = interleave(h.head_dim) if self.interleaved else keep
         for projection, shape, bias in self._projections(h):
-            prepare = rotated if projection in (QUERY, KEY) else KEEP
+            prepare = rotated if projection in (QUERY, KEY) else keep
             yield from projection.tensors(layer, shape, bias=bias, prepare=prepare)
         if self.norms:
             for role, name in ((Role.ATTN_Q_NORM, "q_norm"), (Role.ATTN_K_NORM, "k_norm")):

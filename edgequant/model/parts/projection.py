@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from edgequant.graph import Graph, Value
 from edgequant.graph.ops.bias import Bias
 from edgequant.graph.ops.linear import Linear
-from edgequant.model.tensors import KEEP, Role, TensorSpec, Transform
+from edgequant.model.tensors import Role, TensorSpec, Transform, keep
 
 
 @dataclass(frozen=True)
@@ -20,7 +20,7 @@ class Projection:
     source: str
 
     def tensors(
-        self, layer: int, shape: tuple[int, int], *, bias: bool, prepare: Transform = KEEP
+        self, layer: int, shape: tuple[int, int], *, bias: bool, prepare: Transform = keep
     ) -> Iterator[TensorSpec]:
         """Yield the weight of this shape, (rows, columns), and the bias if there is one."""
         stem, source = f"blk.{layer}.{self.role.value}", f"model.layers.{layer}.{self.source}"

@@ -169,6 +169,9 @@ def test_it_is_opened_by_name() -> None:
     assert open_device("cpu:0").name == "cpu"
     with pytest.raises(DeviceError, match="cpu:1: there is only one CPU device"):
         open_device("cpu:1")
+    with pytest.raises(DeviceError, match="abacus: no such device") as caught:
+        open_device("abacus")
+    assert caught.value.hint == "use one of auto, llama, cpu."
 
 
 def test_threads_are_what_the_environment_says(monkeypatch: pytest.MonkeyPatch) -> None:

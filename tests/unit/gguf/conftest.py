@@ -1,10 +1,8 @@
 """GGUF files made by hand, byte by byte, without our writer: sound, or broken in one place."""
 
-import importlib.util
 import struct
 from collections.abc import Sequence
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 
@@ -65,15 +63,3 @@ class Forge:
 @pytest.fixture
 def forge(tmp_path: Path) -> Forge:
     return Forge(tmp_path)
-
-
-@pytest.fixture(scope="session")
-def fuzz() -> ModuleType:
-    """The fuzz target, tests/bench/fuzz_gguf.py."""
-    path = Path(__file__).parents[2] / "bench" / "fuzz_gguf.py"
-    spec = importlib.util.spec_from_file_location("fuzz_gguf", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module

@@ -1,10 +1,13 @@
+"""A short run of tests/bench/fuzz_gguf.py."""
+
 from pathlib import Path
-from types import ModuleType
+
+from bench.fuzz_gguf import fuzz
 
 
-def test_damage_gives_our_errors_and_costs_little(fuzz: ModuleType, tmp_path: Path) -> None:
-    figures = fuzz.fuzz(2000, 20261129, tmp_path)
+def test_damage_gives_our_errors_and_costs_little(tmp_path: Path) -> None:
+    figures = fuzz(1000, 20261129, tmp_path)
     assert figures.peak < 64 << 20
     assert figures.slowest < 2
-    assert figures.outcomes["GGUFError"] > 500
-    assert figures.outcomes["still sound"] > 50
+    assert figures.outcomes["GGUFError"] > 250
+    assert figures.outcomes["still sound"] > 25

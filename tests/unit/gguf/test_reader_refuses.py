@@ -10,7 +10,7 @@ import sys
 import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
-from time import perf_counter
+from time import process_time
 from typing import Any
 
 import pytest
@@ -247,11 +247,11 @@ def test_a_huge_hostile_file_costs_little(forge: Any, case: str) -> None:
     forge.path.write_bytes(make(forge))
     os.truncate(forge.path, 1 << 30)  # sparse: the rest reads as zeros
     tracemalloc.start()
-    start = perf_counter()
+    start = process_time()
     try:
         with pytest.raises(GGUFError, match=message):
             open_file(forge.path)
-        seconds, peak = perf_counter() - start, tracemalloc.get_traced_memory()[1]
+        seconds, peak = process_time() - start, tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
     assert peak < 64 << 20
@@ -261,10 +261,10 @@ def test_a_huge_hostile_file_costs_little(forge: Any, case: str) -> None:
 def test_the_longest_walk_is_short(forge: Any) -> None:
     forge.path.write_bytes(forge.file([forge.array("k", ValueType.STRING, MAX_ITEMS, b"")]))
     os.truncate(forge.path, 1 << 26)
-    start = perf_counter()
+    start = process_time()
     with open_file(forge.path) as file:
         assert len(file.keys["k"].value) == MAX_ITEMS
-    assert perf_counter() - start < 5
+    assert process_time() - start < 5
 
 
 FOREIGN = {

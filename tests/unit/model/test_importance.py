@@ -123,7 +123,9 @@ GOOD = legacy({"blk.0.attn_q.weight": (4, [2, 8])})
     (legacy({"a": (-2, [1])}), "'a' has a count of -2.0"),
     (legacy({"a": (1, [])}), "'a' has 0 values"),
     (struct.pack("<i", 2) + legacy({"a": (1, [1])})[4:] * 2, "'a' is there twice"),
-    (b"This is a text file, no imatrix.", "it would have 1,936,287,828 entries in 28 bytes"),
+    (b"This is a text file, no imatrix.", "bad.dat: is a text file; as an importance matrix it "
+     "would have 1,936,287,828 entries in 28 bytes"),
+    (b"version https://git-lfs.github.com/spec/v1\noid", "bad.dat: is a git-lfs pointer"),
 ])  # fmt: skip
 def test_bad_legacy_files(tmp_path: Path, content: bytes, message: str) -> None:
     path = tmp_path / "bad.dat"

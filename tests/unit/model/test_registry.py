@@ -109,7 +109,7 @@ def test_interleave_in_any_chunks(chunk: int, columns: tuple[int, ...]) -> None:
 
     transform = interleave(8)
     made = np.concatenate(
-        [transform.rows(read, source.shape, i, min(i + chunk, 24)) for i in range(0, 24, chunk)]
+        [transform(read, source.shape, i, min(i + chunk, 24)) for i in range(0, 24, chunk)]
     )
     for head in range(3):
         for pair in range(4):

@@ -7,10 +7,10 @@ from pathlib import Path
 import ml_dtypes
 import numpy as np
 import pytest
+from shards import write_shard
 
 from edgequant.errors import CheckpointError, EdgequantError, UnsupportedError
 from edgequant.source.checkpoint import open_checkpoint
-from tests.unit.source.shards import write_shard
 
 ONE = np.ones((2, 3), np.float32)
 LFS = "version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 123456789\n"

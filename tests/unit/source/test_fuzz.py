@@ -3,8 +3,7 @@
 from pathlib import Path
 
 import pytest
-
-from tests.bench.fuzz_safetensors import MOST_BYTES, MOST_SECONDS, fuzz
+from bench.fuzz_safetensors import MOST_BYTES, MOST_SECONDS, fuzz
 
 
 @pytest.mark.parametrize("seed", range(2))

@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 import safetensors.numpy
+from shards import write_raw, write_shard
 
 from edgequant.errors import CheckpointError
 from edgequant.source.header import MAX_HEADER_BYTES, read_header
-from tests.unit.source.shards import write_raw, write_shard
 
 
 def entry(dtype: str, shape: list[object], start: object, stop: object) -> dict[str, object]:

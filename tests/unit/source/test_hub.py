@@ -12,12 +12,12 @@ from pathlib import Path
 import huggingface_hub.constants
 import numpy as np
 import pytest
+from hub_stand_in import COMMIT, StandIn, serve
+from shards import write_shard
 
 from edgequant.errors import CheckpointError
 from edgequant.source.checkpoint import open_checkpoint
 from edgequant.source.hub import HubId, split_id
-from tests.unit.source.hub_stand_in import COMMIT, StandIn, serve
-from tests.unit.source.shards import write_shard
 
 ONE = np.ones((64, 64), np.float32)
 

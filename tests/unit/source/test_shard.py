@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from shards import write_shard
 
 from edgequant.errors import CheckpointError
 from edgequant.source.shard import DTYPES, Shard
-from tests.unit.source.shards import write_shard
 
 
 @pytest.mark.parametrize("dtype", DTYPES.values(), ids=str)

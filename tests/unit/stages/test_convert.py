@@ -9,14 +9,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from shards import BF16, write_raw
+from tiny_checkpoint import EMBED, OUTPUT, TINY, UP, make_tensors, write_tiny
 
 from edgequant.blocks import Weight
 from edgequant.errors import CheckpointError, EdgequantError, FileError, UnsupportedError
 from edgequant.gguf.reader import open_file
 from edgequant.source.shard import DTYPES
 from edgequant.stages.convert import FILE_TYPES, convert
-from tests.unit.source.shards import BF16, write_raw
-from tests.unit.stages.tiny_checkpoint import EMBED, OUTPUT, TINY, UP, make_tensors, write_tiny
 
 F16, F32 = np.dtype(np.float16), np.dtype(np.float32)
 

@@ -5,9 +5,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
-
-from tests.bench.make_checkpoint import Shape, config_of, write_tokenizer
-from tests.unit.source.shards import BF16, write_shard
+from bench.make_checkpoint import Shape, config_of, write_tokenizer
+from shards import BF16, write_shard
 
 TINY = Shape(layers=2, embed=32, heads=4, heads_kv=2, ffn=64, vocab=260)
 EMBED, OUTPUT = "model.embed_tokens.weight", "lm_head.weight"
