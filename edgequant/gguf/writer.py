@@ -147,9 +147,11 @@ class Output:
 
     def _end_part(self) -> None:
         if self._file is not None:
-            with self._file:
+            try:
                 self._sync()
-            self._file = None
+            finally:
+                self._file.close()
+                self._file = None
 
     def _write(self, data: bytes | memoryview) -> None:
         if self._file is None:
