@@ -2,6 +2,13 @@
 
 It works on row chunks, in threads, in order; `quantize` writes what comes. It does not know files
 or recipes.
+
+Where the GIL binds: NumPy lets go of it inside a call on more than a few hundred numbers, so that
+threads run at once there; Python between the calls, and what a call does before it loops, hold it.
+How long, tells a chunk of two blocks, which is nothing else: 0.1 ms for Q8_0, 0.4 for Q6_K, 0.8 for
+IQ4_XS, 1.3 for Q4_K, which is 17 to 30% of what 2^16 weights take (0.45, 2.4, 4.6 and 5 ms; one
+core of a 2023 Xeon, CPU time). As encoders cut a chunk into pieces of `ENCODE_WEIGHTS` and pay it
+for each, about ENCODE_WEIGHTS / 2^14 threads can be busy at once; more wait for the GIL.
 """
 
 from collections import deque
