@@ -48,8 +48,12 @@ def other_parts(path: Path, head: Head) -> list[Path]:
     if count <= 1:
         return []
     number = _number(path, head, NUMBER)
-    if not 0 <= number < count:
-        raise GGUFError(f"{path}: says it is part {number + 1:,} of {count:,}.", hint=DAMAGED)
+    if not 0 <= number < count <= MAX_PARTS:
+        raise GGUFError(
+            f"{path}: says it is part {number + 1:,} of {count:,}; at most {MAX_PARTS:,} are "
+            "possible.",
+            hint=DAMAGED,
+        )
     ending = part_path(Path(_SUFFIX), number, count).name
     if not path.name.endswith(ending):
         raise GGUFError(

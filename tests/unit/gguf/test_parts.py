@@ -224,7 +224,9 @@ U16, I32 = ValueType.UINT16, ValueType.INT32
     ("said", "message"),
     [
         ({}, "is a part of a model, but split.no is absent"),
-        ({NUMBER: KeyValue(U16, 2)}, r"says it is part 3 of 2\."),
+        ({NUMBER: KeyValue(U16, 2)}, "says it is part 3 of 2; at most 65,535 are possible"),
+        ({NUMBER: KeyValue(I32, -1)}, "says it is part 0 of 2;"),
+        ({NUMBER: 0, COUNT: 10**18}, "says it is part 1 of 1,000,000,000,000,000,000; at most"),
         ({NUMBER: "one"}, r"split.no is 'one' \(STRING\)"),
         ({NUMBER: KeyValue(U16, 0)}, "split.tensors.count is absent"),
         ({NUMBER: KeyValue(U16, 0), TENSORS: KeyValue(I32, 8)}, "hold 7 tensors, but .* is 8"),
@@ -234,7 +236,7 @@ def test_what_a_part_says_must_be_possible(
     tmp_path: Path, said: dict[str, object], message: str
 ) -> None:
     path, other = tmp_path / "m-00001-of-00002.gguf", tmp_path / "m-00002-of-00002.gguf"
-    count = {COUNT: KeyValue(U16, 2)}
+    count: dict[str, object] = {COUNT: KeyValue(U16, 2)}
     write(
         other, None, [TensorInfo("t7", F32, (8,))], keys=count | {**said, NUMBER: KeyValue(U16, 1)}
     )
