@@ -17,7 +17,7 @@ SPANS = (-144, -137, -130, -123, -116, -109, -102, 95, 102, 109, 116, 123)
 SEARCHES = {
     Effort.FAST: Search(fan((-137, -123, -109, 113))),
     Effort.DEFAULT: Search(fan(SPANS)),
-    Effort.BEST: Search(fan((*SPANS, -133, -126, -119, -112, -95, 89, 106, 113)), rounds=3),
+    Effort.BEST: Search(fan((*range(-150, -90, 5), *range(90, 130, 5))), rounds=2),
 }
 
 

@@ -30,9 +30,9 @@ CODES = SignedRange(each=8, low=-32, high=31, aims=(-33, -32, -31, -30, -28.5, 2
 LARGEST = HALF_LARGEST * 32 * 113
 SPANS = (-144, -137, -130, -123, -116, -109, -102, 95, 102, 109, 116, 123)
 SEARCHES = {
-    Effort.FAST: Search(fan((-137, -123, -109, 113)), sweeps=1),
+    Effort.FAST: Search(fan((-137, -123, -109, 113))),
     Effort.DEFAULT: Search(fan(SPANS), sweeps=1),
-    Effort.BEST: Search(fan((*SPANS, -133, -126, -119, 89, 106, 113)), rounds=2, sweeps=3),
+    Effort.BEST: Search(fan((*range(-150, -90, 5), *range(90, 130, 5))), rounds=2, sweeps=2),
 }
 
 

@@ -19,11 +19,14 @@ BLOCK = np.dtype([("scales", "u1", 16), ("qs", "u1", 64), ("d", "<f2"), ("dmin",
 TOP = 3
 CODES = CodeRange(each=16, highest=15, aims=(17, 15.8, 15.2, 14.6, 13.5))
 LARGEST = HALF_LARGEST * 15 * TOP
-SHIFTS = (-0.45, -0.15, 0.15)
 SEARCHES = {
-    Effort.FAST: Search(fan((2.2, 2.6, 3.1, 3.6), SHIFTS), sweeps=1),
-    Effort.DEFAULT: Search(fan((1.8, 2.2, 2.6, 3, 3.4, 3.8), SHIFTS), sweeps=1),
-    Effort.BEST: Search(fan((1.8, 2.1, 2.4, 2.7, 3, 3.3, 3.6, 3.9), SHIFTS), rounds=2, sweeps=2),
+    Effort.FAST: Search(fan((2.2, 2.8, 3.4), (-0.3, 0)), sweeps=1),
+    Effort.DEFAULT: Search(fan((1.8, 2.2, 2.6, 3, 3.4, 3.8), (-0.45, -0.15, 0.15)), sweeps=1),
+    Effort.BEST: Search(
+        fan((1.8, 2.1, 2.4, 2.7, 3, 3.3, 3.6, 3.9), (-0.45, -0.25, -0.05, 0.15)),
+        rounds=2,
+        sweeps=3,
+    ),
 }
 
 

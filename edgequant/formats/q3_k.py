@@ -21,11 +21,14 @@ CODES = SignedRange(
     each=16, low=-32, high=31, aims=(-33.5, -32.5, -32, -31, -30, -28.5, 28.5, 30, 31, 32)
 )
 LARGEST = HALF_LARGEST * 32 * 4
-SPANS = (-5.1, -4.7, -4.3, -3.9, -3.5, -3.1, -2.7, 2.7, 3.1, 3.5, 3.9)
 SEARCHES = {
-    Effort.FAST: Search(fan((-4.5, -4, -3.5, 3.4)), sweeps=1),
-    Effort.DEFAULT: Search(fan(SPANS), sweeps=1),
-    Effort.BEST: Search(fan((*SPANS, -5.5, -4.5, -3.3, 2.4, 3.3, 4.3)), rounds=2, sweeps=3),
+    Effort.FAST: Search(fan((-4.8, -4.2, -3.6, -3, 3, 3.6))),
+    Effort.DEFAULT: Search(fan((-5, -4.5, -4, -3.5, -3, 2.6, 3, 3.4, 3.8)), sweeps=1),
+    Effort.BEST: Search(
+        fan([*(-6 + i / 5 for i in range(18)), *(2.4 + i / 5 for i in range(11))]),
+        rounds=2,
+        sweeps=2,
+    ),
 }
 TWO = np.uint8(2)
 THREE = np.uint8(3)

@@ -13,9 +13,13 @@ BLOCK = np.dtype([("d", "<f2"), ("qs", "u1", 16)])  # 18 bytes
 LEVELS = Whole(-8, 7)
 LARGEST = HALF_LARGEST * 8
 SEARCHES = {
-    Effort.FAST: Search(fan((-5.9, -6.3, -6.7, -7.1, -7.5, -7.9, -8.3, -8.7, -9.1))),
-    Effort.DEFAULT: Search(fan((-5.9, -6.3, -6.7, -7.1, -7.5, -7.9, -8.3, -8.7, -9.1))),
-    Effort.BEST: Search(fan((-5.9, -6.3, -6.7, -7.1, -7.5, -7.9, -8.3, -8.7, -9.1))),
+    Effort.FAST: Search(fan((-6.3, -6.9, -7.5, -8.1, -8.7, 7))),
+    Effort.DEFAULT: Search(
+        fan((-6.1, -6.5, -6.9, -7.3, -7.7, -8.1, -8.5, -8.9, -9.3, 6.3, 6.7, 7.1, 7.5))
+    ),
+    Effort.BEST: Search(
+        fan([*(-9.6 + i / 4 for i in range(18)), *(5.2 + i / 4 for i in range(13))]), rounds=2
+    ),
 }
 
 

@@ -12,11 +12,12 @@ from edgequant.formats.search import HALF_LARGEST, Effort, Search, fan, to_half,
 BLOCK = np.dtype([("d", "<f2"), ("m", "<f2"), ("qs", "u1", 16)])  # 20 bytes
 TOP = 15
 LARGEST = HALF_LARGEST
-SHIFTS = (-0.45, -0.15, 0.15)
 SEARCHES = {
-    Effort.FAST: Search(fan((12.9, 13.7, 14.5, 15.3, 16.1), SHIFTS)),
-    Effort.DEFAULT: Search(fan((12.9, 13.7, 14.5, 15.3, 16.1), SHIFTS)),
-    Effort.BEST: Search(fan((12.9, 13.7, 14.5, 15.3, 16.1), SHIFTS)),
+    Effort.FAST: Search(fan((13.3, 14.5, 15.6), (-0.3, 0))),
+    Effort.DEFAULT: Search(fan((12.9, 13.7, 14.5, 15.3, 16.1), (-0.45, -0.15, 0.15))),
+    Effort.BEST: Search(
+        fan((12.5, 13, 13.5, 14, 14.5, 15, 15.5, 16), (-0.45, -0.25, -0.05, 0.15)), rounds=2
+    ),
 }
 
 

@@ -18,11 +18,14 @@ BLOCK = np.dtype([("d", "<f2"), ("dmin", "<f2"), ("scales", "u1", 12), ("qs", "u
 TOP = 15
 CODES = CodeRange(each=8, highest=63, aims=(65, 63.3, 62.4, 61))
 LARGEST = HALF_LARGEST * 63 * TOP
-SHIFTS = (-0.45, -0.15, 0.15)
 SEARCHES = {
-    Effort.FAST: Search(fan((12.9, 13.7, 14.5, 15.3, 16.1), SHIFTS), sweeps=1),
-    Effort.DEFAULT: Search(fan((12.9, 13.7, 14.5, 15.3, 16.1), SHIFTS), sweeps=1),
-    Effort.BEST: Search(fan((12.9, 13.7, 14.5, 15.3, 16.1), SHIFTS), sweeps=1),
+    Effort.FAST: Search(fan((13.3, 14.5, 15.6), (-0.3, 0)), rounds=1),
+    Effort.DEFAULT: Search(fan((12.9, 13.7, 14.5, 15.3, 16.1), (-0.45, -0.15, 0.15)), sweeps=1),
+    Effort.BEST: Search(
+        fan((12.5, 13, 13.5, 14, 14.5, 15, 15.5, 16), (-0.45, -0.25, -0.05, 0.15)),
+        rounds=2,
+        sweeps=2,
+    ),
 }
 
 

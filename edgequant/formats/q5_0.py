@@ -20,9 +20,11 @@ BLOCK = np.dtype([("d", "<f2"), ("qh", "u1", 4), ("qs", "u1", 16)])  # 22 bytes
 LEVELS = Whole(-16, 15)
 LARGEST = HALF_LARGEST * 16
 SEARCHES = {
-    Effort.FAST: Search(fan((-12.5, -13, -13.5, -14, -14.5, -15, -15.5, -16, -16.5, -17))),
+    Effort.FAST: Search(fan((-12.8, -13.6, -14.4, -15.2, -16, 15))),
     Effort.DEFAULT: Search(fan((-12.5, -13, -13.5, -14, -14.5, -15, -15.5, -16, -16.5, -17))),
-    Effort.BEST: Search(fan((-12.5, -13, -13.5, -14, -14.5, -15, -15.5, -16, -16.5, -17))),
+    Effort.BEST: Search(
+        fan([*(-17.5 + i / 3 for i in range(20)), *(12 + i / 3 for i in range(14))]), rounds=2
+    ),
 }
 
 

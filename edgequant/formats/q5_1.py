@@ -19,11 +19,12 @@ from edgequant.formats.search import HALF_LARGEST, Effort, Search, fan, to_half,
 BLOCK = np.dtype([("d", "<f2"), ("m", "<f2"), ("qh", "u1", 4), ("qs", "u1", 16)])  # 24 bytes
 TOP = 31
 LARGEST = HALF_LARGEST
-SHIFTS = (-0.45, -0.15, 0.15)
 SEARCHES = {
-    Effort.FAST: Search(fan((27.8, 28.8, 29.8, 30.8, 31.8), SHIFTS)),
-    Effort.DEFAULT: Search(fan((27.8, 28.8, 29.8, 30.8, 31.8), SHIFTS)),
-    Effort.BEST: Search(fan((27.8, 28.8, 29.8, 30.8, 31.8), SHIFTS)),
+    Effort.FAST: Search(fan((28.5, 29.7, 31), (-0.3, 0))),
+    Effort.DEFAULT: Search(fan((27.8, 28.8, 29.8, 30.8, 31.8), (-0.45, -0.15, 0.15))),
+    Effort.BEST: Search(
+        fan((27.5, 28.2, 29, 29.7, 30.5, 31.2, 32), (-0.45, -0.25, -0.05, 0.15)), rounds=2
+    ),
 }
 
 

@@ -19,11 +19,12 @@ BLOCK = np.dtype([("ql", "u1", 128), ("qh", "u1", 64), ("scales", "i1", 16), ("d
 LEVELS = Whole(-32, 31)
 LARGEST = HALF_LARGEST * 128 * 32
 CODES = SignedRange(each=16, low=-128, high=127, aims=(-127,))
-SPANS = (-27, -27.5, -28, -28.5, -29, -29.5, -30, -30.5, -31, -31.5, -32, -32.5)
 SEARCHES = {
-    Effort.FAST: Search(fan(SPANS), rounds=0, sweeps=1),
-    Effort.DEFAULT: Search(fan(SPANS), rounds=0, sweeps=1),
-    Effort.BEST: Search(fan(SPANS), rounds=1, sweeps=2),
+    Effort.FAST: Search(fan((-28, -29, -30, -31, -32)), rounds=0),
+    Effort.DEFAULT: Search(
+        fan((-27.2, -27.9, -28.6, -29.3, -30, -30.7, -31.4, -32.1)), rounds=0, sweeps=1
+    ),
+    Effort.BEST: Search(fan([-33 + i / 2 for i in range(20)]), sweeps=2),
 }
 
 
