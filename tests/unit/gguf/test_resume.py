@@ -16,6 +16,7 @@ from edgequant.blocks import BLOCK_TYPES, TensorInfo
 from edgequant.errors import FileError
 from edgequant.gguf import writer
 from edgequant.gguf.journal import Journal
+from edgequant.gguf.layout import lay_out
 from edgequant.gguf.writer import open_output
 
 INFOS = [TensorInfo(f"t{i}", BLOCK_TYPES["F32"], (3 + i, 11)) for i in range(8)]
@@ -31,6 +32,7 @@ class CutError(Exception):
 @pytest.fixture(autouse=True)
 def sync_often(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(writer, "SYNC_NBYTES", 300)  # after one to three tensors
+    monkeypatch.setattr(os, "fsync", lambda descriptor: None)  # the disk is not what is tested
 
 
 def rows_of(info: TensorInfo) -> np.ndarray:
@@ -300,6 +302,32 @@ def test_one_process_at_a_time(tmp_path: Path) -> None:
             for info in INFOS:
                 output.append(info.name, rows_of(info))
         path.unlink()
+
+
+@pytest.mark.parametrize("limit", LIMITS)
+def test_bytes_are_on_the_disk_before_the_journal_says_so(
+    tmp_path: Path, limit: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: dict[int, int] = {}  # by inode, the bytes that a power cut cannot take
+    checked = 0
+
+    def sync(descriptor: int) -> None:
+        synced[os.fstat(descriptor).st_ino] = os.fstat(descriptor).st_size
+
+    def add(self: Journal, tensors: Any) -> None:
+        nonlocal checked
+        partials = sorted(tmp_path.glob("*.partial"))
+        parts = lay_out(tmp_path / "m.gguf", KEYS, INFOS, limit)
+        for part, partial in zip(parts, partials, strict=False):
+            for info, end in zip(part.tensors, part.ends, strict=True):
+                if info.name in dict(tensors):
+                    assert synced[partial.stat().st_ino] >= end
+                    checked += 1
+
+    monkeypatch.setattr(os, "fsync", sync)
+    monkeypatch.setattr(Journal, "add", add)
+    write(tmp_path / "m.gguf", limit)
+    assert checked == len(INFOS)
 
 
 def test_an_output_that_is_taken_away_is_missed(tmp_path: Path) -> None:
