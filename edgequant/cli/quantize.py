@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from edgequant.cli import options, report_files
+from edgequant.cli.plan_table import plan_table
 from edgequant.cli.words import size, visible
 from edgequant.formats import Effort
 from edgequant.model.overrides import read_overrides
@@ -95,7 +96,10 @@ def command(
     as_json: bool,
     quiet: bool,
 ) -> None:
-    """Write MODEL.gguf, an F16, BF16 or F32 model file, in the formats of a type such as Q4_K_M."""
+    """Write MODEL.gguf, an F16, BF16 or F32 model file, in fewer bits.
+
+    Its formats are those of a type such as Q4_K_M, or those that lose least in a given size.
+    """
     if output is None and not dry_run:
         raise click.UsageError("Missing option '-o' / '--output'.")
     if sum(goal is not None for goal in (type, target_size, target_bpw)) != 1:
@@ -119,10 +123,12 @@ def command(
     if as_json:
         options.print_json(asdict(report) | {"output": None if output is None else str(output)})
     elif not quiet:
-        _show(options.table_console(), report)
+        _show(options.table_console(), report, plan=dry_run or type is None)
 
 
-def _show(console: Console, report: QuantizeReport) -> None:
+def _show(console: Console, report: QuantizeReport, *, plan: bool) -> None:
+    if plan:
+        console.print(plan_table(report.tensors))
     types = Table("type", box=None)
     types.add_column("tensors", justify="right")
     types.add_column("size", justify="right")

@@ -131,7 +131,7 @@ def quantize(
                 progress.end()
             files = out.paths
     timing = Timing(time.monotonic() - started, threads)
-    return make_report(plan.name, plan.assignments, matrix, losses, timing, files)
+    return make_report(plan, matrix, losses, timing, files)
 
 
 def _write(

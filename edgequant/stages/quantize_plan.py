@@ -47,11 +47,13 @@ class Plan:
         name: the recipe's, or the target.
         file_type: the value of general.file_type.
         assignments: of all tensors, in the file's order.
+        notes: what a user should know of how it was made.
     """
 
     name: str
     file_type: int
     assignments: tuple[Assignment, ...]
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from edgequant.errors import some
 from edgequant.model.assignment import Assignment, kind_of
 from edgequant.model.importance import ImportanceMatrix
 from edgequant.model.tensors import Role, role_of
+from edgequant.stages.quantize_plan import Plan
 from edgequant.stages.recode import FLOAT_TYPES, Loss
 
 _LISTED = 8  # names in a note, before "and N more"
@@ -44,6 +45,8 @@ class QuantizedTensor:
         source_type: its format in the input.
         fallback_from: the format that its rows are not whole blocks of.
         worst: its worst block; None in a dry run, and if nothing was lost.
+        unseen_experts: of its matrices, how many saw no token, by the importance matrix.
+        zero_importance: share of the other matrices' columns whose input was always zero, 0..1.
     """
 
     name: str
@@ -55,6 +58,8 @@ class QuantizedTensor:
     source_type: str
     fallback_from: str | None
     worst: WorstBlock | None
+    unseen_experts: int
+    zero_importance: float
 
 
 @dataclass(frozen=True)
@@ -116,8 +121,7 @@ class Timing:
 
 
 def make_report(
-    recipe: str,
-    plan: Sequence[Assignment],
+    made: Plan,
     matrix: ImportanceMatrix | None,
     losses: Mapping[str, Loss],
     timing: Timing,
@@ -126,18 +130,18 @@ def make_report(
     """Sum up a run, or a dry one, which has no losses.
 
     Args:
-        recipe: its name.
-        plan: of all tensors.
+        made: what was planned.
         matrix: the importance matrix, if one was given.
         losses: by tensor name; empty for a dry run.
         timing: of the run.
         files: of the output.
     """
+    plan = made.assignments
     weights = sum(a.source.weights for a in plan)
     nbytes = sum(a.info.nbytes for a in plan)
     missing = () if matrix is None else tuple(_without_importance(plan, matrix))
     return QuantizeReport(
-        recipe=recipe,
+        recipe=made.name,
         tensors=tuple(_tensor(a, matrix, losses.get(a.source.name)) for a in plan),
         layers=tuple(_layers(plan, losses)),
         weights=weights,
@@ -147,24 +151,30 @@ def make_report(
         seconds=timing.seconds,
         threads=timing.threads,
         without_importance=missing,
-        notes=(*_notes_on_types(plan), *_notes_on_importance(plan, matrix, missing)),
+        notes=(
+            *made.notes,
+            *_notes_on_types(plan),
+            *_notes_on_importance(plan, matrix, missing),
+        ),
         dry_run=not losses,
         files=tuple(str(path) for path in files),
     )
 
 
 def _tensor(a: Assignment, matrix: ImportanceMatrix | None, loss: Loss | None) -> QuantizedTensor:
-    weighed = matrix is not None and a.source.name in matrix.entries
+    entry = None if matrix is None else matrix.entries.get(a.source.name)
     return QuantizedTensor(
         name=a.source.name,
         type=a.type.name,
         bytes=a.info.nbytes,
         rmse=None if loss is None else loss.rmse,
-        weighted_rmse=loss.weighted_rmse if loss is not None and weighed else None,
+        weighted_rmse=loss.weighted_rmse if loss is not None and entry is not None else None,
         error=None if loss is None else loss.error,
         source_type=a.source.type.name,
         fallback_from=a.fallback_from,
         worst=None if loss is None else _worst(loss),
+        unseen_experts=0 if entry is None else entry.unseen,
+        zero_importance=0.0 if entry is None else entry.zero_share,
     )
 
 

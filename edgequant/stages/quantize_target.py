@@ -22,6 +22,10 @@ from edgequant.stages.measure import Sample, fitting_formats, measure
 from edgequant.stages.quantize_plan import Plan, Source, Wish, check_plan
 from edgequant.stages.recode import in_order as work_in_order
 
+_BLIND = (
+    "Without an importance matrix all columns count alike, and all layers: a file of this size "
+    "could lose less."
+)
 _GUESSED = 1024  # llama.cpp's mark of a file type that no one said
 
 
@@ -66,12 +70,13 @@ def plan_by_target(
         raise _too_small(source, wish, floor)
     samples = _measure(source, free, threads, progress)
     options = _options(source, free, samples)
+    notes = () if source.matrix is not None else (_BLIND,)
     budget = limit - floor + smallest(options)
     while True:
         chosen = plan({name: option.format for name, option in allocate(options, budget).items()})
         excess = total([a.info for a in chosen]) - limit
         if excess <= 0:
-            return Plan(_name(wish), _file_type(chosen), chosen)
+            return Plan(_name(wish), _file_type(chosen), chosen, notes)
         budget = max(smallest(options), budget - excess)  # heads and padding are no tensor's own
 
 
