@@ -171,7 +171,7 @@ def test_rounding_twice_must_be_asked_for_and_is_noted(
 ) -> None:
     once, twice = tmp_path / "once.gguf", tmp_path / "twice.gguf"
     quantize(toy, once, type=first)
-    with pytest.raises(UnsupportedError, match="would become Q.*; rounding twice") as caught:
+    with pytest.raises(UnsupportedError, match=r"would become Q.*; rounding twice") as caught:
         quantize(once, twice, type="Q4_K_S")
     assert "--allow-requantize" in caught.value.hint
     report = quantize(once, twice, type=Wish("Q4_K_S", allow_requantize=True))
