@@ -26,12 +26,12 @@ from edgequant.formats.symmetric import SymmetricFit
 BLOCK = np.dtype(
     [("d", "<f2"), ("scales_h", "u1", 2), ("scales_l", "u1", 4), ("qs", "u1", (8, 16))]
 )
-CODES = SignedRange(each=8, low=-32, high=31, aims=(-33, -32, -31, -30, -28.5, 29, 30, 31, 32))
+CODES = SignedRange(each=8, low=-32, high=31, aims=(-33, -32, -31, -29.5, 30, 31.5))
 LARGEST = HALF_LARGEST * 32 * 113
 SPANS = (-144, -137, -130, -123, -116, -109, -102, 95, 102, 109, 116, 123)
 SEARCHES = {
     Effort.FAST: Search(fan((-137, -123, -109, 113))),
-    Effort.DEFAULT: Search(fan(SPANS), sweeps=1),
+    Effort.DEFAULT: Search(fan(SPANS), rounds=0, sweeps=1),
     Effort.BEST: Search(fan((*range(-150, -90, 5), *range(90, 130, 5))), rounds=2, sweeps=2),
 }
 

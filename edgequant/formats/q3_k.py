@@ -17,13 +17,13 @@ from edgequant.formats.symmetric import SymmetricFit, Whole
 # 110 bytes
 BLOCK = np.dtype([("hmask", "u1", 32), ("qs", "u1", 64), ("scales", "u1", 12), ("d", "<f2")])
 LEVELS = Whole(-4, 3)
-CODES = SignedRange(
-    each=16, low=-32, high=31, aims=(-33.5, -32.5, -32, -31, -30, -28.5, 28.5, 30, 31, 32)
-)
+CODES = SignedRange(each=16, low=-32, high=31, aims=(-33, -32, -31, -29.5, 30, 31.5))
 LARGEST = HALF_LARGEST * 32 * 4
 SEARCHES = {
     Effort.FAST: Search(fan((-4.8, -4.2, -3.6, -3, 3, 3.6))),
-    Effort.DEFAULT: Search(fan((-5, -4.5, -4, -3.5, -3, 2.6, 3, 3.4, 3.8)), sweeps=1),
+    Effort.DEFAULT: Search(
+        fan((-5.2, -4.8, -4.4, -4, -3.6, -3.2, -2.8, 2.6, 3, 3.4, 3.8, 4.2)), rounds=0, sweeps=1
+    ),
     Effort.BEST: Search(
         fan([*(-6 + i / 5 for i in range(18)), *(2.4 + i / 5 for i in range(11))]),
         rounds=2,

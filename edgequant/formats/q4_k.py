@@ -20,7 +20,9 @@ CODES = CodeRange(each=8, highest=63, aims=(65, 63.3, 62.4, 61))
 LARGEST = HALF_LARGEST * 63 * TOP
 SEARCHES = {
     Effort.FAST: Search(fan((13.3, 14.5, 15.6), (-0.3, 0)), rounds=1),
-    Effort.DEFAULT: Search(fan((12.9, 13.7, 14.5, 15.3, 16.1), (-0.45, -0.15, 0.15)), sweeps=1),
+    Effort.DEFAULT: Search(
+        fan((12.9, 13.7, 14.5, 15.3, 16.1), (-0.45, -0.15, 0.15)), rounds=0, sweeps=1
+    ),
     Effort.BEST: Search(
         fan((12.5, 13, 13.5, 14, 14.5, 15, 15.5, 16), (-0.45, -0.25, -0.05, 0.15)),
         rounds=2,

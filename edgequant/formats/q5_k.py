@@ -29,7 +29,9 @@ CODES = CodeRange(each=8, highest=63, aims=(65, 63.3, 62.4, 61))
 LARGEST = HALF_LARGEST * 63 * TOP
 SEARCHES = {
     Effort.FAST: Search(fan((28.5, 29.7, 31), (-0.3, 0)), rounds=1),
-    Effort.DEFAULT: Search(fan((27.8, 28.8, 29.8, 30.8, 31.8), (-0.45, -0.15, 0.15)), sweeps=1),
+    Effort.DEFAULT: Search(
+        fan((27.8, 28.8, 29.8, 30.8, 31.8), (-0.45, -0.15, 0.15)), rounds=0, sweeps=1
+    ),
     Effort.BEST: Search(
         fan((27.5, 28.2, 29, 29.7, 30.5, 31.2, 32), (-0.45, -0.25, -0.05, 0.15)),
         rounds=2,
