@@ -58,6 +58,8 @@ def test_parts(toy: Path, tmp_path: Path) -> None:
     result = invoke(toy, "-o", out, "--type", "Q8_0", "--split-max-size", "0.3M", "--force",
                     "--json")  # fmt: skip
     assert json.loads(result.stdout)["files"] == [str(path) for path in paths]
+    result = invoke(toy, "-o", out, "--type", "Q8_0", "--split-max-size", "0.3M", "--dry-run")
+    assert f"{len(paths)} files would be Q8_0" in result.stdout
     result = invoke(toy, "-o", out, "--type", "Q8_0", "--split-max-size", "big")
     assert result.exit_code == 2
     assert "'big' is not a size such as 500M, 2G or 1.5GiB." in result.stderr
