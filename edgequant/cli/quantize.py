@@ -146,9 +146,8 @@ def _show(console: Console, report: QuantizeReport, *, plan: bool) -> None:
         console.print(worst)
     for note in report.notes:
         console.print(f"Note: {visible(note)}", soft_wrap=True)
-    verb = f"{_name(report.files)}:"
-    if report.dry_run:
-        verb = f"{len(report.files):,} files would be" if len(report.files) > 1 else "would be"
+    many = f"{len(report.files):,} files " if len(report.files) > 1 else ""
+    verb = f"{many}would be" if report.dry_run else f"{_name(report.files)}:"
     console.print(
         f"{verb} {report.recipe}, {size(report.bytes)} ({size(report.source_bytes)} before), "
         f"{report.bits_per_weight:.2f} bits per weight; "
