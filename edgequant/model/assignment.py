@@ -145,15 +145,13 @@ def assign(
     seen: Counter[Role] = Counter()
     plan = []
     for info in in_order(tensors):
+        decided = decide(info, overrides, tied=tied)
+        if decided is None and overrides.pure:
+            decided = fit(info, recipe.pure or recipe.default)
+        if decided is not None:
+            plan.append(decided)
+            continue
         kind = kind_of(info.name)
-        is_output = kind is Role.OUTPUT or (kind is Role.EMBED and tied)
-        if not is_quantized(info) or (is_output and overrides.keep_output):
-            plan.append(Assignment(info, info.type))
-            continue
-        said = overrides.choose(info.name, embed=kind is Role.EMBED, output=is_output)
-        if said is not None or overrides.pure:
-            plan.append(fit(info, said or recipe.pure or recipe.default))
-            continue
         index = seen[kind]
         seen[kind] += 1
         layer = role_of(info.name)[1]
@@ -161,8 +159,25 @@ def assign(
             index = layer
         count = values if kind is Role.ATTN_V else sizes.layers
         place = Place(index, count, sizes, imatrix, info)
-        plan.append(fit(info, _choose(recipe, Role.OUTPUT if is_output else kind, place)))
+        if is_output(info, tied=tied):
+            kind = Role.OUTPUT
+        plan.append(fit(info, _choose(recipe, kind, place)))
     return tuple(plan)
+
+
+def decide(info: TensorInfo, overrides: Overrides, *, tied: bool) -> Assignment | None:
+    """Decide what no mix decides: what is left alone, and what a user names; None for the rest."""
+    output = is_output(info, tied=tied)
+    if not is_quantized(info) or (output and overrides.keep_output):
+        return Assignment(info, info.type)
+    said = overrides.choose(info.name, embed=kind_of(info.name) is Role.EMBED, output=output)
+    return None if said is None else fit(info, said)
+
+
+def is_output(info: TensorInfo, *, tied: bool) -> bool:
+    """Tell whether it is the output matrix; a tied embedding is."""
+    kind = kind_of(info.name)
+    return kind is Role.OUTPUT or (kind is Role.EMBED and tied)
 
 
 def is_tied(tensors: Sequence[TensorInfo]) -> bool:

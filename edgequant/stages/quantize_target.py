@@ -6,13 +6,14 @@ mathematics is in `model/sensitivity.py` and `model/allocation.py`.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 
 from edgequant.blocks import BLOCK_TYPES, TensorInfo
 from edgequant.errors import UnsupportedError
+from edgequant.formats import names
 from edgequant.model.allocation import Option, allocate, smallest
-from edgequant.model.assignment import Assignment, fit, in_order, is_quantized, is_tied, kind_of
+from edgequant.model.assignment import Assignment, decide, fit, in_order, is_tied, kind_of
 from edgequant.model.overrides import check_overrides
 from edgequant.model.recipes import ALIASES, RECIPES
 from edgequant.model.sensitivity import sensitivities
@@ -51,7 +52,9 @@ def plan_by_target(
         GGUFError: a weight is not a finite number.
     """
     check_overrides(wish.overrides, source.quantizable, str(source.path))
-    fixed = {a.source.name: a for a in _fixed(source, wish)}
+    tied = is_tied(source.infos)
+    decided = (decide(info, wish.overrides, tied=tied) for info in source.infos)
+    fixed = {a.source.name: a for a in decided if a is not None}
     free = [info for info in in_order(source.infos) if info.name not in fixed]
     limit = wish.target_size
     if wish.target_bpw is not None:
@@ -68,34 +71,23 @@ def plan_by_target(
     floor = total([a.info for a in least])
     if floor > limit:
         raise _too_small(source, wish, floor)
-    samples = _measure(source, free, threads, progress)
+    writers = [a.source for a in fixed.values() if _writes(a.source)]
+    samples = _measure(source, free, writers, threads, progress)
     options = _options(source, free, samples)
     notes = () if source.matrix is not None else (_BLIND,)
     budget = limit - floor + smallest(options)
-    while True:
-        chosen = plan({name: option.format for name, option in allocate(options, budget).items()})
+    while True:  # heads and padding are no option's own, and more parts have more of them
+        choice = allocate(options, budget)
+        chosen = plan({name: option.format for name, option in choice.items()})
         excess = total([a.info for a in chosen]) - limit
         if excess <= 0:
             return Plan(_name(wish), _file_type(chosen), chosen, notes)
-        budget = max(smallest(options), budget - excess)  # heads and padding are no tensor's own
+        used = sum(option.nbytes for option in choice.values())
+        budget = max(smallest(options), used - excess)
 
 
 def _data_nbytes(infos: Sequence[TensorInfo]) -> int:
     return sum(info.nbytes for info in infos)
-
-
-def _fixed(source: Source, wish: Wish) -> Iterator[Assignment]:
-    """Yield what no budget decides: what is left alone, and what the user named."""
-    tied = is_tied(source.infos)
-    for info in source.infos:
-        kind = kind_of(info.name)
-        is_output = kind is Role.OUTPUT or (kind is Role.EMBED and tied)
-        if not is_quantized(info) or (is_output and wish.overrides.keep_output):
-            yield Assignment(info, info.type)
-            continue
-        said = wish.overrides.choose(info.name, embed=kind is Role.EMBED, output=is_output)
-        if said is not None:
-            yield fit(info, said)
 
 
 def _formats(info: TensorInfo) -> list[str]:
@@ -104,21 +96,34 @@ def _formats(info: TensorInfo) -> list[str]:
     return sorted(fitting, key=lambda name: BLOCK_TYPES[name].bits_per_weight)
 
 
-def _measure(
-    source: Source, free: Sequence[TensorInfo], threads: int, progress: Progress
-) -> dict[str, Sample]:
-    """Measure all formats on all tensors that are free to have them."""
+def _writes(info: TensorInfo) -> bool:
+    """Tell whether it adds to the residual stream, so that its energy must be known in any case."""
+    kind = kind_of(info.name)
+    writes = kind in (Role.EMBED, Role.ATTN_OUTPUT, Role.FFN_DOWN)
+    return writes and info.type.name in names(encoded=False)
 
-    def work(info: TensorInfo) -> Sample:
+
+def _measure(
+    source: Source,
+    free: Sequence[TensorInfo],
+    writers: Sequence[TensorInfo],
+    threads: int,
+    progress: Progress,
+) -> dict[str, Sample]:
+    """Measure all formats on all tensors that are free to have them, and the others' energy."""
+
+    def work(job: tuple[TensorInfo, Sequence[str]]) -> Sample:
+        info, formats = job
         importance = None if source.matrix is None else source.matrix.mean(info.name)
-        formats = [name for name in _formats(info) if name != info.type.name]
         where = f"{source.path}: '{info.name}'"
         return measure(source.weights[info.name], formats, importance, where)
 
+    jobs: list[tuple[TensorInfo, Sequence[str]]] = [(info, ()) for info in writers]
+    jobs += [(i, [name for name in _formats(i) if name != i.type.name]) for i in free]
     samples = {}
-    progress.begin("measure formats", len(free), "tensors")
-    with closing(work_in_order(work, free, threads)) as results:
-        for info, sample in results:
+    progress.begin("measure formats", len(jobs), "tensors")
+    with closing(work_in_order(work, jobs, threads)) as results:
+        for (info, _), sample in results:
             samples[info.name] = sample
             progress.advance(1, info.name)
     progress.end()

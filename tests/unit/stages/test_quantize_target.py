@@ -116,6 +116,17 @@ def test_what_a_user_names_is_no_longer_free(toy: Path, imatrix: Path) -> None:
     assert {found[f"blk.{i}.attn_q.weight"] for i in range(3)} == {"Q2_K"}
 
 
+def test_what_layers_write_is_known_also_where_it_is_not_free(toy: Path, imatrix: Path) -> None:
+    said = read_overrides(patterns=[r"blk\.0\.ffn_down=Q8_0"])
+    free, fixed = (
+        types(quantize(toy, None, type=wish, imatrix=imatrix, dry_run=True))
+        for wish in (Wish(target_bpw=5), Wish(target_bpw=5.3, overrides=said))
+    )
+    apart = {name for name in free if free[name] != fixed[name]}
+    assert "blk.0.ffn_down.weight" in apart
+    assert len(apart) < 5  # the other layers still count by their shares
+
+
 @pytest.mark.parametrize("embed", [288, 36])
 def test_rows_that_fit_no_superblock(tmp_path: Path, rng: np.random.Generator, embed: int) -> None:
     arrays = {"blk.0.a.weight": rng.standard_normal((64, embed)),
