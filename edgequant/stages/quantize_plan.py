@@ -95,7 +95,7 @@ def check_wish(wish: Wish) -> Recipe | None:
     if len(given) != 1:
         raise UnsupportedError(
             f"{' and '.join(given) or 'no type'}: one of {', '.join(goals)} decides the types.",
-            hint=f"give one of them, and only one, such as --type Q4_K_M; not {len(given)}.",
+            hint="give exactly one of them, such as --type Q4_K_M.",
         )
     if wish.type is not None:
         return find_recipe(wish.type)

@@ -223,7 +223,7 @@ def _notes_on_types(plan: Sequence[Assignment]) -> Iterator[str]:
     again = [f"{a.source.name} ({a.source.type.name})" for a in plan
              if a.type != a.source.type and a.source.type.name not in FLOAT_TYPES]  # fmt: skip
     if again:
-        yield f"{len(again):,} tensors were rounded before, and are again: {some(again, _LISTED)}."
+        yield f"Quantized already, and rounded a second time: {some(again, _LISTED)}."
 
 
 def _notes_on_importance(

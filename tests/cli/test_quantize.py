@@ -93,7 +93,7 @@ def test_requantizing(toy: Path, tmp_path: Path) -> None:
     invoke(toy, "-o", once, "--type", "Q8_0")
     result = invoke(once, "-o", twice, "--type", "Q4_K_M", "--allow-requantize")
     assert result.exit_code == 0, result.stderr
-    assert "were rounded before" in result.stdout
+    assert "rounded a second time" in result.stdout
 
 
 @pytest.mark.parametrize(("numbers", "text"), [

@@ -187,7 +187,7 @@ def test_rounding_twice_must_be_asked_for_and_is_noted(
     assert "--allow-requantize" in caught.value.hint
     report = quantize(once, twice, type=Wish("Q4_K_S", allow_requantize=True))
     (note,) = report.notes
-    assert "were rounded before, and are again: " in note
+    assert "rounded a second time: " in note
     query = next(t for t in report.tensors if t.name == "blk.1.attn_q.weight")
     assert query.error is not None
     with open_file(once) as before, open_file(twice) as after:
