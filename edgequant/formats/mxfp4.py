@@ -5,8 +5,9 @@ exponent.
 """
 
 import numpy as np
+from numpy.typing import NDArray
 
-from edgequant.blocks import Bytes, Floats
+from edgequant.blocks import Floats
 from edgequant.formats.costs import by_superblock
 from edgequant.formats.format import Blocks, QuantFormat, register
 from edgequant.formats.packing import pack_nibbles, unpack_nibbles
@@ -38,27 +39,30 @@ def encode(weights: Floats, importance: Floats | None, effort: Effort) -> Blocks
     if importance is not None:
         costs = by_superblock(x, importance, len(weights), 1, factor=2)
     fit = SymmetricFit(x, costs, CODEBOOK)
-    scale = _search(fit, exponent, STEPS[effort])
-    fit.assign(scale)
+    shift = _search(fit, exponent, STEPS[effort])
+    fit.assign(np.ldexp(np.float32(1), shift))
     quants = CODES[CODEBOOK.codes(fit.levels)]
     blocks = np.empty(weights.shape[:2], BLOCK)
     flat = blocks.reshape(-1)
-    flat["e"] = exponent + np.frexp(scale)[1] - 1
+    flat["e"] = exponent + shift
     flat["qs"] = pack_nibbles(np.ascontiguousarray(quants.T).reshape(-1, 2, 16))
     return blocks
 
 
-def _search(fit: SymmetricFit, exponent: Bytes, steps: tuple[int, ...]) -> Floats:
-    """Return the power of two, (n,), that loses least, and leaves the exponent within its range."""
-    best = np.ones(len(exponent), np.float32)
+def _search(
+    fit: SymmetricFit, exponent: NDArray[np.int32], steps: tuple[int, ...]
+) -> NDArray[np.int32]:
+    """Return the power of two, (n,), that loses least as a scale, with the sum in E8M0's range."""
+    best = np.zeros_like(exponent)
     least = np.full(len(exponent), np.inf, np.float32)
     for step in steps:
-        scale = np.ldexp(np.float32(1), np.clip(exponent + step, 0, HIGHEST) - exponent)
+        shift = np.clip(exponent + step, 0, HIGHEST) - exponent
+        scale = np.ldexp(np.float32(1), shift)
         fit.assign(scale)
         q, r = fit.sums()
         lost = scale * (scale * q - 2 * r)
         better = lost < least
-        blend(best, scale, better)
+        best[better] = shift[better]
         blend(least, lost, better)
     return best
 

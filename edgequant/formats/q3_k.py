@@ -37,11 +37,13 @@ THREE = np.uint8(3)
 def encode(weights: Floats, importance: Floats | None, effort: Effort) -> Blocks:
     """(rows, blocks, 256) float32 -> (rows, blocks) of BLOCK, by weighted squared error.
 
-    Source of the costs: quantize_row_q3_K_impl, ggml-quants.c at llama.cpp 0c1e57098; the search is
-    ours.
+    Source of the costs: quantize_row_q3_K_impl, ggml-quants.c at llama.cpp 0c1e57098, but for the
+    variance: it takes 2, under which its own search leaves 0.3% to gain in the error weighted with
+    importance. With 3 that falls by another 0.6%, and the KL divergence of Q3_K_M files stays the
+    same (0.97 of llama.cpp's on books-54m, 1.01 on books-6m); above 4 it tends to rise.
     """
     x = turn(weights.reshape(-1, 16), LARGEST)
-    fit = SymmetricFit(x, by_superblock(x, importance, len(weights), 16, factor=2), LEVELS)
+    fit = SymmetricFit(x, by_superblock(x, importance, len(weights), 16, factor=3), LEVELS)
     search = SEARCHES[effort]
     codes = signed_codes(fit, fit.search(search), CODES, sweeps=search.sweeps)
     fit.levels -= LEVELS.low

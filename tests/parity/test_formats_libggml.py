@@ -19,12 +19,13 @@ WORST = 1.001  # of ggml's error, on any tensor
 # The mean over tensors; what was measured on books-54m, and a little more.
 MEAN = {
     True: {"Q4_0": 0.985, "Q4_1": 0.985, "Q5_0": 0.98, "Q5_1": 0.965, "Q8_0": 1.0,
-           "Q2_K": 0.965, "Q3_K": 0.985, "Q4_K": 0.967, "Q5_K": 0.925, "Q6_K": 0.905,
+           "Q2_K": 0.965, "Q3_K": 0.994, "Q4_K": 0.967, "Q5_K": 0.925, "Q6_K": 0.905,
            "IQ4_NL": 0.96, "IQ4_XS": 0.95, "MXFP4": 0.95, "TQ1_0": 0.4, "TQ2_0": 0.4},
     False: {"Q4_0": 0.9, "Q4_1": 0.8, "Q5_0": 0.9, "Q5_1": 0.8, "Q8_0": 1.0,
             "Q2_K": 0.81, "Q3_K": 0.97, "Q4_K": 0.968, "Q5_K": 0.915, "Q6_K": 0.917,
             "IQ4_NL": 0.972, "IQ4_XS": 0.97, "MXFP4": 0.95, "TQ1_0": 0.32, "TQ2_0": 0.32},
 }  # fmt: skip
+TOTAL = 0.985  # of the formats that most files are made of, over two models
 BEST = {"Q4_K": 0.965, "Q6_K": 0.89}
 ROWS = 64  # of each tensor of EmbeddingGemma, whose embedding alone has 262,144
 
@@ -102,6 +103,24 @@ def test_every_tensor_of_embeddinggemma(name: str, known: bool, shared: Path) ->
             ratios.append(ratio(name, rows, importance if known else None))
             labels.append(label)
     check(name, MEAN[known][name], ratios, labels)
+
+
+@pytest.mark.slow
+@pytest.mark.shared
+@pytest.mark.parametrize("name", ["Q4_0", "Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K", "IQ4_XS"])
+def test_two_models_in_total(name: str, shared: Path) -> None:
+    seen = importances(shared / "oracle" / "books-54m.imatrix.gguf")
+    known = [
+        (label, rows[:ROWS], seen[label])
+        for label, rows in matrices(shared / "models" / "books-54m")
+        if label in seen
+    ]
+    ratios, labels = [], []
+    for label, rows, importance in (*known, *gemma(shared)):
+        if rows.shape[1] % find(name).type.weights == 0:
+            ratios.append(ratio(name, rows, importance))
+            labels.append(label)
+    check(name, TOTAL, ratios, labels)
 
 
 @pytest.mark.slow
