@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from edgequant.blocks import TensorInfo
 from edgequant.errors import UnsupportedError
-from edgequant.formats import find
+from edgequant.formats import names
 
 
 @dataclass(frozen=True)
@@ -107,8 +107,14 @@ def check_overrides(overrides: Overrides, tensors: Sequence[TensorInfo], where: 
             )
 
 
-def _format(name: str) -> str:
-    return find(name.upper()).name
+def _format(typed: str) -> str:
+    name = typed.upper()
+    if name not in names():
+        raise UnsupportedError(
+            f"{typed}: not a format that edgequant can write.",
+            hint=f"use one of {', '.join(names())}.",
+        )
+    return name
 
 
 def _read_pattern(typed: str) -> tuple[str, str]:
