@@ -7,7 +7,7 @@ weights l and l + 64, and bits 2k of byte l of `qh` the two high bits of weight 
 import numpy as np
 
 from edgequant.blocks import Floats
-from edgequant.formats.costs import by_importance, mean_square, pooled
+from edgequant.formats.costs import by_importance, by_superblock
 from edgequant.formats.format import Blocks, QuantFormat, register
 from edgequant.formats.packing import FOUR, LOW, pack_nibbles, unpack_nibbles
 from edgequant.formats.search import HALF_LARGEST, Effort, Search, fan, turn, turn_back
@@ -32,13 +32,11 @@ def encode(weights: Floats, importance: Floats | None, effort: Effort) -> Blocks
     """(rows, blocks, 256) float32 -> (rows, blocks) of BLOCK, by weighted squared error.
 
     The cost is the importance alone, as in quantize_row_q6_K_impl, ggml-quants.c at llama.cpp
-    0c1e57098. Without importance that takes x²; we take x² + its mean over the superblock, which
-    lowers both the error weighted with x² and the plain one.
+    0c1e57098.
     """
     x = turn(weights.reshape(-1, 16), LARGEST)
     if importance is None:
-        costs = x * x
-        costs += pooled(mean_square(x), 16)
+        costs = by_superblock(x, None, len(weights), 16, factor=1)
     else:
         costs = by_importance(importance, len(weights), 16)
     fit = SymmetricFit(x, costs, LEVELS)

@@ -1,10 +1,10 @@
-"""Superblocks: the scales of sub-blocks as small integers times one float16, or two.
+"""Superblocks with mins: scales and mins of sub-blocks as small integers times two float16 numbers.
 
-A sub-block of a K-quant stores no float. Its scale is s = d c, with d the superblock's and c a
-code of its own; where it has a min, m = dmin e in the same way. Rounding s and m to codes one by
-one loses a tenth of what the scale search gained, so codes, d and dmin are chosen together. With
-the sums of `search` (A = sum w, B = sum w x, P = sum w L, Q = sum w L², R = sum w x L) the error of
-a sub-block at fixed levels is a quadratic in s and m,
+A sub-block of a K-quant stores no float. Its scale is s = d c, with d the superblock's and c a code
+of its own, and its min m = dmin e in the same way (`signed_codes` is for those without mins).
+Rounding s and m to codes one by one loses a tenth of what the scale search gained, so codes, d and
+dmin are chosen together. With the sums of `search` (A = sum w, B = sum w x, P = sum w L,
+Q = sum w L², R = sum w x L) the error of a sub-block at fixed levels is a quadratic in s and m,
 
     E(s, m) = s² Q + m² A - 2 s m P - 2 s R + 2 m B + sum w x²,
 
