@@ -3,16 +3,26 @@
 It knows names, bytes and costs; what a cost means, and how it was measured, is its callers' matter
 (`sensitivity.py`, `stages/measure.py`).
 
-Choosing one option a tensor under one budget is the multiple-choice knapsack problem. Its
-continuous relaxation is solved exactly by the lower convex hull of each tensor's (bytes, cost)
-points, taking steps along the hulls in order of gain a byte (Sinha and Zoltners, Operations
-Research 27, 1979): that is the Lagrangian optimum at every budget where a step ends. What is left
-then buys the best single changes that fit. The result costs at most one step more than the optimum.
+Choosing one option a tensor under one budget is the multiple-choice knapsack problem (Kellerer,
+Pferschy and Pisinger, Knapsack Problems, 2004, chapter 11). It is solved by dynamic programming:
+with best(c) the least cost of the tensors seen so far that take at most c bytes more than their
+smallest options do, the next tensor makes it
+
+    best'(c) = min over its options o of best(c - o's bytes more) + o's cost.
+
+Bytes are counted in steps of a grid, rounded up, so that the budget holds; what rounding leaves of
+it buys the best single changes that fit. (A greedy choice along the convex hulls is simpler, but
+where a large tensor's step just does not fit, it puts the bytes where they do little.)
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+STEPS = 1 << 16  # of the grid at most: 1 s for 400 tensors
+_STEPS_A_TENSOR = 256  # so that rounding up costs each a 512th of its share on average
 
 
 @dataclass(frozen=True)
@@ -42,38 +52,35 @@ def allocate(options: Mapping[str, Sequence[Option]], budget: int) -> dict[str, 
     left = budget - smallest(options)
     if left < 0:
         raise ValueError(f"a budget of {budget:,} bytes, {-left:,} too few")
-    hulls = {name: _hull(each) for name, each in options.items()}
-    chosen = {name: hull[0] for name, hull in hulls.items()}
-    for name, step in _steps(hulls):
-        more = step.nbytes - chosen[name].nbytes
-        if more <= left and step.cost < chosen[name].cost:
-            chosen[name] = step
-            left -= more
-    return _fill(options, chosen, left)
+    step = max(1, -(-left // min(STEPS, _STEPS_A_TENSOR * max(1, len(options)))))
+    chosen = _solve(options, step, left // step)
+    return _fill(options, chosen, budget - sum(option.nbytes for option in chosen.values()))
 
 
-def _hull(options: Sequence[Option]) -> list[Option]:
-    """Return the lower convex hull, from the smallest option to the one that costs least."""
-    hull: list[Option] = []
-    for option in sorted(options, key=lambda o: (o.nbytes, o.cost)):
-        if hull and option.cost >= hull[-1].cost:
-            continue
-        while len(hull) > 1 and _gain(hull[-2], hull[-1]) <= _gain(hull[-2], option):
-            hull.pop()
-        hull.append(option)
-    return hull
+def _solve(options: Mapping[str, Sequence[Option]], step: int, capacity: int) -> dict[str, Option]:
+    """Solve exactly on the grid; `capacity` steps may be taken beyond the smallest options."""
+    best = np.zeros(capacity + 1)
+    picks: list[NDArray[np.uint8]] = []
+    steps = {name: _steps(each, step) for name, each in options.items()}
+    for name, each in options.items():
+        costs = np.full((len(each), capacity + 1), np.inf)
+        for row, option, more in zip(costs, each, steps[name], strict=True):
+            if more <= capacity:
+                row[more:] = best[: capacity + 1 - more] + option.cost
+        picks.append(costs.argmin(axis=0).astype(np.uint8))
+        best = costs.min(axis=0)
+    chosen: dict[str, Option] = {}
+    at = capacity
+    for name, pick in zip(reversed(list(options)), reversed(picks), strict=True):
+        chosen[name] = options[name][pick[at]]
+        at -= steps[name][pick[at]]
+    return chosen
 
 
-def _gain(smaller: Option, larger: Option) -> float:
-    """Cost saved by each byte more."""
-    return (smaller.cost - larger.cost) / (larger.nbytes - smaller.nbytes)
-
-
-def _steps(hulls: Mapping[str, Sequence[Option]]) -> list[tuple[str, Option]]:
-    """List all steps along the hulls, those that gain most a byte first."""
-    steps = [(_gain(a, b), name, b) for name, hull in hulls.items() for a, b in pairwise(hull)]
-    steps.sort(key=lambda step: -step[0])  # stable: along a hull, gains only fall
-    return [(name, option) for _, name, option in steps]
+def _steps(options: Sequence[Option], step: int) -> list[int]:
+    """Return the steps, rounded up, that each option takes beyond the smallest."""
+    least = min(option.nbytes for option in options)
+    return [-(-(option.nbytes - least) // step) for option in options]
 
 
 def _fill(
@@ -81,15 +88,13 @@ def _fill(
 ) -> dict[str, Option]:
     """Spend what is left on the change that saves most, again and again."""
     while True:
-        saved, name, option = max(
-            (
-                (chosen[name].cost - o.cost, name, o)
-                for name, each in options.items()
-                for o in each
-                if o.nbytes - chosen[name].nbytes <= left
-            ),
-            key=lambda change: change[0],
+        changes = (
+            (chosen[name].cost - option.cost, name, option)
+            for name, each in options.items()
+            for option in each
+            if option.nbytes - chosen[name].nbytes <= left
         )
+        saved, name, option = max(changes, key=lambda change: change[0])
         if saved <= 0:
             return chosen
         left -= option.nbytes - chosen[name].nbytes

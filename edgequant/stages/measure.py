@@ -11,7 +11,7 @@ from zlib import crc32
 import numpy as np
 
 from edgequant.blocks import BLOCK_TYPES, Floats, Weight
-from edgequant.formats import dequantize, find, quantize
+from edgequant.formats import Effort, dequantize, find, quantize
 from edgequant.model.importance import stacked
 from edgequant.stages.recode import check_finite
 
@@ -47,7 +47,11 @@ def fitting_formats(columns: int) -> tuple[str, ...]:
 
 
 def measure(
-    weight: Weight, formats: Sequence[str], importance: Floats | None, where: str
+    weight: Weight,
+    formats: Sequence[str],
+    importance: Floats | None,
+    where: str,
+    effort: Effort = Effort.DEFAULT,
 ) -> Sample:
     """Measure formats on a weight.
 
@@ -56,6 +60,7 @@ def measure(
         formats: that can be encoded, and that its rows fill.
         importance: (matrices, columns) or None.
         where: its name in messages.
+        effort: with which it will be encoded.
 
     Raises:
         GGUFError: one of the weights read is not a finite number.
@@ -74,13 +79,14 @@ def measure(
         q = None if importance is None else importance[matrix]
         energy = _sum(x, q)
         energies.append(energy / each * rows)
-        errors.append([_sum(_error(name, x, q), q) / energy if energy else 0 for name in formats])
+        noise = [_sum(_error(name, x, q, effort), q) for name in formats]
+        errors.append([lost / energy if energy else 0 for lost in noise])
     means = np.mean(errors, axis=0).tolist()
     return Sample(float(np.mean(energies)), dict(zip(formats, means, strict=True)))
 
 
-def _error(name: str, x: Floats, importance: Floats | None) -> Floats:
-    error = dequantize(find(name), quantize(find(name), x, importance))
+def _error(name: str, x: Floats, importance: Floats | None, effort: Effort) -> Floats:
+    error = dequantize(find(name), quantize(find(name), x, importance, effort=effort))
     error -= x
     return error
 

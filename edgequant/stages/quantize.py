@@ -101,7 +101,7 @@ def quantize(
             return sum(part.nbytes for part in parts(infos))
 
         if recipe is None:
-            plan = plan_by_target(source, wish, total, threads, progress)
+            plan = plan_by_target(source, wish, total, effort, threads, progress)
         else:
             plan = plan_by_recipe(source, wish, recipe)
         keys["general.file_type"] = u32(plan.file_type)

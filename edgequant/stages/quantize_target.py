@@ -11,7 +11,7 @@ from contextlib import closing
 
 from edgequant.blocks import BLOCK_TYPES, TensorInfo
 from edgequant.errors import UnsupportedError
-from edgequant.formats import names
+from edgequant.formats import Effort, names
 from edgequant.model.allocation import Option, allocate, smallest
 from edgequant.model.assignment import Assignment, decide, fit, in_order, is_tied, kind_of
 from edgequant.model.overrides import check_overrides
@@ -27,6 +27,7 @@ _BLIND = (
     "Without an importance matrix all columns count alike, and all layers: a file of this size "
     "could lose less."
 )
+Job = tuple[TensorInfo, Sequence[str]]  # a tensor and the formats to measure
 _GUESSED = 1024  # llama.cpp's mark of a file type that no one said
 
 
@@ -34,6 +35,7 @@ def plan_by_target(
     source: Source,
     wish: Wish,
     total: Callable[[Sequence[TensorInfo]], int],
+    effort: Effort,
     threads: int,
     progress: Progress,
 ) -> Plan:
@@ -43,6 +45,7 @@ def plan_by_target(
         source: the model file.
         wish: with a target.
         total: bytes of all files that hold such tensors.
+        effort: with which tensors will be encoded.
         threads: that measure.
         progress: is told of tensors.
 
@@ -72,7 +75,9 @@ def plan_by_target(
     if floor > limit:
         raise _too_small(source, wish, floor)
     writers = [a.source for a in fixed.values() if _writes(a.source)]
-    samples = _measure(source, free, writers, threads, progress)
+    jobs: list[Job] = [(info, ()) for info in writers]
+    jobs += [(i, [name for name in _formats(i) if name != i.type.name]) for i in free]
+    samples = _measure(source, jobs, effort, threads, progress)
     options = _options(source, free, samples)
     notes = () if source.matrix is not None else (_BLIND,)
     budget = limit - floor + smallest(options)
@@ -104,22 +109,16 @@ def _writes(info: TensorInfo) -> bool:
 
 
 def _measure(
-    source: Source,
-    free: Sequence[TensorInfo],
-    writers: Sequence[TensorInfo],
-    threads: int,
-    progress: Progress,
+    source: Source, jobs: Sequence[Job], effort: Effort, threads: int, progress: Progress
 ) -> dict[str, Sample]:
-    """Measure all formats on all tensors that are free to have them, and the others' energy."""
+    """Measure, by tensor name, the formats that each job names; every job finds the energy."""
 
-    def work(job: tuple[TensorInfo, Sequence[str]]) -> Sample:
+    def work(job: Job) -> Sample:
         info, formats = job
         importance = None if source.matrix is None else source.matrix.mean(info.name)
         where = f"{source.path}: '{info.name}'"
-        return measure(source.weights[info.name], formats, importance, where)
+        return measure(source.weights[info.name], formats, importance, where, effort)
 
-    jobs: list[tuple[TensorInfo, Sequence[str]]] = [(info, ()) for info in writers]
-    jobs += [(i, [name for name in _formats(i) if name != i.type.name]) for i in free]
     samples = {}
     progress.begin("measure formats", len(jobs), "tensors")
     with closing(work_in_order(work, jobs, threads)) as results:
