@@ -10,6 +10,7 @@ from edgequant.gguf.reader import open_file
 from edgequant.model.overrides import read_overrides
 from edgequant.model.recipes import RECIPES
 from edgequant.shipped import shipped
+from edgequant.stages.compare import compare
 from edgequant.stages.convert import convert
 from edgequant.stages.imatrix import collect
 from edgequant.stages.perplexity import measure_perplexity
@@ -61,3 +62,18 @@ def test_both_read_it(tmp_path: Path, f16: Path, imatrix: Path, text: Path, wish
         ours = {t.name: (t.type.ggml_id, t.nbytes) for t in file.tensors.values()}
     theirs = {t.name: (t.tensor_type, t.n_bytes) for t in gguf.GGUFReader(out).tensors}
     assert theirs == ours
+
+
+@pytest.mark.parametrize("recipe", ["Q4_K_M", "Q3_K_M"])
+def test_a_target_of_a_mixs_size_diverges_less(
+    tmp_path: Path, f16: Path, imatrix: Path, recipe: str
+) -> None:
+    mix, target = tmp_path / "mix.gguf", tmp_path / "target.gguf"
+    quantize(f16, mix, type=recipe, imatrix=imatrix)
+    size = mix.stat().st_size
+    quantize(f16, target, type=Wish(target_size=size), imatrix=imatrix)
+    assert target.stat().st_size <= size
+    text = Path(__file__).parents[1] / "models" / "evaluation.txt"
+    found = compare(f16, [mix, target], text, chunks=6, device="llama")
+    theirs, ours = (candidate.kl for candidate in found.candidates)
+    assert ours < theirs
