@@ -1,7 +1,5 @@
 """What every format promises, tried on all that are registered."""
 
-import subprocess
-import sys
 import tracemalloc
 from concurrent.futures import ThreadPoolExecutor
 
@@ -11,9 +9,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from edgequant.blocks import Floats
-from edgequant.errors import UnsupportedError
 from edgequant.formats import Effort, QuantFormat, dequantize, find, names, quantize
-from edgequant.formats.format import DECODE_WEIGHTS, ENCODE_WEIGHTS, register
+from edgequant.formats.format import DECODE_WEIGHTS, ENCODE_WEIGHTS
 
 FORMATS = [find(name) for name in names()]
 EXACT = [fmt for fmt in FORMATS if fmt.name in {"F32", "F16", "BF16", "Q8_0"}]
@@ -43,29 +40,6 @@ def relative_error(rows: Floats, back: Floats) -> float:
     return float(((exact - back) ** 2).sum() / (exact**2).sum())
 
 
-def test_all_are_there_in_their_order() -> None:
-    written = "F32 F16 Q4_0 Q4_1 Q5_0 Q5_1 Q8_0 Q2_K Q3_K Q4_K Q5_K Q6_K IQ4_NL IQ4_XS BF16"
-    assert " ".join(names()) == f"{written} TQ1_0 TQ2_0 MXFP4"
-    only_read = set(names(encoded=False)) - set(names())
-    two_bits, three_bits = {"IQ2_XXS", "IQ2_XS", "IQ2_S"}, {"IQ3_XXS", "IQ3_S"}
-    assert only_read == two_bits | three_bits | {"IQ1_S", "IQ1_M", "NVFP4"}
-
-
-def test_what_is_only_read_is_not_written() -> None:
-    with pytest.raises(
-        UnsupportedError, match="IQ2_XS: edgequant reads this block format"
-    ) as caught:
-        quantize(find("IQ2_XS"), np.zeros((1, 256), np.float32))
-    assert caught.value.hint == f"use one of {', '.join(names())}."
-
-
-def test_the_tables_of_gguf_py_are_left_alone_until_needed() -> None:
-    code = (
-        "import sys; from edgequant.formats import names; names(); sys.exit('gguf' in sys.modules)"
-    )
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
-
-
 @every_weighed
 def test_more_effort_loses_no_more(fmt: QuantFormat, rng: np.random.Generator) -> None:
     rows = gaussian(rng, 64, 512)
@@ -77,18 +51,6 @@ def test_more_effort_loses_no_more(fmt: QuantFormat, rng: np.random.Generator) -
     )
     assert best <= 1.001 * default  # the search sees costs, which are not quite this error
     assert default <= 1.001 * fast
-
-
-def test_an_unknown_format_is_refused_with_those_known() -> None:
-    with pytest.raises(UnsupportedError, match="Q9_Z: not a block format") as caught:
-        find("Q9_Z")
-    assert "Q4_K" in caught.value.hint
-
-
-def test_a_layout_of_the_wrong_size_is_refused() -> None:
-    known = find("Q4_K")
-    with pytest.raises(ValueError, match="the layout has 4 bytes, not 144"):
-        register(QuantFormat("Q4_K", np.dtype("<f4"), known.encode, known.decode))
 
 
 @every_format
