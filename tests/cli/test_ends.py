@@ -30,7 +30,12 @@ def test_who_asks_it_to_end_finds_nothing_half_written(tmp_path: Path, name: str
     output.parent.mkdir()
     words = ["quantize", tmp_path / "m.gguf", "-o", output, "--type", "Q4_K_M", "--threads", "1"]
     process = subprocess.Popen(
-        [*PROGRAM, *map(str, words)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        [*PROGRAM, *map(str, words)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        # These tests may themselves run under nohup, which children inherit.
+        preexec_fn=lambda: signal.signal(getattr(signal, name), signal.SIG_DFL),
     )
     while process.poll() is None and not any(output.parent.iterdir()):
         time.sleep(0.001)  # until there is a file of some name
