@@ -6,8 +6,8 @@ our file and llama.cpp's (`llama_model_quantize`) made with it; all are held aga
 
     python tests/bench/divergence.py CHECKPOINT --calibration TEXT --evaluation TEXT
 
-Prints, for each type, a line a draw, then the geometric mean of the ratios and the worst. Never evaluate on what
-was calibrated on.
+Prints, for each type, a line a draw, then the geometric mean of the ratios and the worst. Never
+evaluate on what was calibrated on.
 """
 
 import argparse
