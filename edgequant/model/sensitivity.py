@@ -21,7 +21,7 @@ role by a factor of its own:
 
     measured s over root of share, geometric mean over layers, feed-forward = 1
                q     k     v     o     gate  up    down  embedding  output
-    books-6m   0.38  0.73  2.7   1.7   1.0   0.84  1.2   6.5 (the embedding is the output, too)
+    books-6m   0.38  0.73  2.7   1.7   1.0   0.84  1.2   6.5 (which is the output, too)
     books-54m  0.20  0.29  0.84  0.70  1.1   0.78  1.2   2.1        9.5
 
 (Each tensor alone in Q4_0, 4 chunks of 512 tokens of calibration text; tests/bench/sensitivity.py.)
@@ -31,8 +31,10 @@ KL divergence of both to F16 on held-out text, through llama.cpp:
                 Q2_K   Q3_K_M  Q4_K_S  Q4_K_M  Q5_K_M
     books-54m   0.099  0.0275  0.0129  0.0100  0.0044
     the recipe  0.201  0.0525  0.0170  0.0142  0.0046
+    books-6m    0.242  0.0711  0.0352  0.0284  0.0112
+    the recipe  0.485  0.1061  0.0400  0.0390  0.0123
 
-(16 chunks; books-54m's Q3_K_M has 4.2 bits per weight, and is reached at 3.85.) Measured s instead
+(16 and 40 chunks; books-54m's Q3_K_M has 4.2 bits per weight, and is reached at 3.85.) Measured s instead
 of estimated ones would save another 3 to 9% by the sum.
 
 It does not know formats, or how errors are measured.
@@ -51,7 +53,7 @@ FACTORS: Mapping[Role, float] = {
     Role.ATTN_Q: 0.3, Role.ATTN_K: 0.5, Role.ATTN_V: 1.5, Role.ATTN_OUTPUT: 1.0,
     Role.FFN_GATE: 1.0, Role.FFN_UP: 0.8, Role.FFN_DOWN: 1.2,
 }  # fmt: skip
-EMBED, OUTPUT = 2.0, 8.0
+EMBED, OUTPUT, TIED = 2.0, 8.0, 6.5
 _ATTENTION = (Role.ATTN_Q, Role.ATTN_K, Role.ATTN_V, Role.ATTN_OUTPUT)
 # Shares where they cannot be known: without importance, or where norms scale what is written.
 ATTENTION_SHARE, FEED_FORWARD_SHARE = 0.08, 0.18
@@ -83,7 +85,7 @@ def sensitivities(tensors: Sequence[TensorInfo], energies: Mapping[str, float]) 
     for info in tensors:
         kind = kind_of(info.name)
         if kind is Role.EMBED:
-            found[info.name] = EMBED + (OUTPUT if tied else 0)
+            found[info.name] = TIED if tied else EMBED
         elif kind is Role.OUTPUT:
             found[info.name] = OUTPUT
         else:

@@ -149,9 +149,9 @@ def test_what_is_not_finite_ends_in_logits_that_are_not(made: Made) -> None:
 
 def test_a_format_it_cannot_decode_is_refused_at_load() -> None:
     graph, weights = tiny()
-    odd = Weight(TensorInfo("out", BLOCK_TYPES["IQ1_S"], (3, 256)), np.zeros((3, 50), np.uint8))
+    odd = Weight(TensorInfo("out", BLOCK_TYPES["Q8_K"], (3, 256)), np.zeros((3, 292), np.uint8))
     broken = Weights(Path("made"), (), {**weights, "out": odd})
-    with pytest.raises(UnsupportedError, match="IQ1_S: not a block format"):
+    with pytest.raises(UnsupportedError, match="Q8_K: not a block format"):
         load((graph, broken))
 
 
