@@ -34,8 +34,8 @@ KL divergence of both to F16 on held-out text, through llama.cpp:
     books-6m    0.242  0.0711  0.0352  0.0284  0.0112
     the recipe  0.485  0.1061  0.0400  0.0390  0.0123
 
-(16 and 40 chunks; books-54m's Q3_K_M has 4.2 bits per weight, and is reached at 3.85.) Measured s instead
-of estimated ones would save another 3 to 9% by the sum.
+(16 and 40 chunks; books-54m's Q3_K_M has 4.2 bits per weight, and is reached at 3.85.) Measured s
+instead of estimated ones would save another 3 to 9% there by the sum.
 
 It does not know formats, or how errors are measured.
 """
