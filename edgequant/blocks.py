@@ -116,14 +116,17 @@ class Weight:
 
 
 class Weights(Mapping[str, Weight]):
-    """All tensors of one model file, and the file itself.
+    """All tensors of one model, and its file, or its files if it is in parts.
 
-    `mapping` is the whole file, for devices that adopt it; `path` is for engines that open it anew.
+    `mappings` are the whole files, for devices that adopt them; `path` is the first one's, for
+    engines that open them anew.
     """
 
-    def __init__(self, path: Path, mapping: memoryview, tensors: Mapping[str, Weight]) -> None:
+    def __init__(
+        self, path: Path, mappings: tuple[memoryview, ...], tensors: Mapping[str, Weight]
+    ) -> None:
         self.path = path
-        self.mapping = mapping
+        self.mappings = mappings
         self._tensors = tensors
 
     def __getitem__(self, name: str) -> Weight:

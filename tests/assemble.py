@@ -28,7 +28,7 @@ def assemble(
 ) -> Weights:
     """The float32 weights that convert would write of a checkpoint's arrays."""
     made = {spec.name: weight(spec.name, _array(spec, sources)) for spec in architecture.tensors(h)}
-    return Weights(Path("made"), memoryview(b""), made)
+    return Weights(Path("made"), (), made)
 
 
 def _array(spec: TensorSpec, sources: Mapping[str, NDArray[Any]]) -> NDArray[Any]:

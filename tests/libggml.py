@@ -62,7 +62,7 @@ def relative_error(rows: Floats, back: Floats, importance: Floats | None) -> flo
 
 
 def matrices(checkpoint: Path) -> Iterator[tuple[str, Floats]]:
-    """Yield the matrices of a Llama checkpoint under their GGUF names.
+    """Yield the matrices of a Llama or Gemma checkpoint under their GGUF names.
 
     Conversion permutes rows of q and k, never columns, so errors are the same.
     """
@@ -75,11 +75,11 @@ def matrices(checkpoint: Path) -> Iterator[tuple[str, Floats]]:
 
 
 def gguf_name(name: str) -> str:
-    """Return what llama.cpp calls a weight of a Hugging Face Llama."""
-    found = re.fullmatch(r"model\.layers\.(\d+)\.(.+)\.weight", name)
+    """Return what llama.cpp calls a weight of a Hugging Face Llama or Gemma."""
+    found = re.fullmatch(r"(?:model\.)?layers\.(\d+)\.(.+)\.weight", name)
     if found:
         return f"blk.{found[1]}.{PARTS[found[2]]}.weight"
-    return {"model.embed_tokens.weight": "token_embd.weight"}.get(name, "output.weight")
+    return "token_embd.weight" if name.endswith("embed_tokens.weight") else "output.weight"
 
 
 def importances(path: Path) -> dict[str, Floats]:

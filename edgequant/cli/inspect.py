@@ -31,7 +31,11 @@ def command(file: Path, as_json: bool, quiet: bool) -> None:
 
 def _lines(report: InspectReport) -> Iterator[str]:
     yield visible(f"{report.path}: {report.summary}")
-    yield f"{report.bytes:,} bytes, GGUF version {report.version}, alignment {report.alignment}"
+    files = f" in {len(report.files):,} files" if len(report.files) > 1 else ""
+    yield (
+        f"{report.bytes:,} bytes{files}, GGUF version {report.version}, alignment "
+        f"{report.alignment}"
+    )
     if report.keys:
         pairs = [(key, _describe(value)) for key, value in report.keys.items()]
         yield from ("", *_columns(("key", "value"), pairs))

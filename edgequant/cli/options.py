@@ -2,9 +2,11 @@
 
 import json
 import math
+import re
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from decimal import Decimal
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -23,6 +25,25 @@ from edgequant import progress
 from edgequant.cli.words import size, visible
 
 F = TypeVar("F", bound=Callable[..., Any])
+
+_UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12,
+          "KIB": 2**10, "MIB": 2**20, "GIB": 2**30, "TIB": 2**40}  # fmt: skip
+
+
+def parse_size(text: str) -> int:
+    """Return a number of bytes: "2G" is 2 · 10^9, as in llama-gguf-split; "2GiB" is 2 · 2^30.
+
+    Raises:
+        BadParameter: it is not a size, or less than a byte.
+    """
+    match = re.fullmatch(r"(\d{1,15}(?:\.\d{1,9})?)([KMGT]|[KMGT]B|[KMGT]iB|)", text, re.IGNORECASE)
+    nbytes = 0
+    if match is not None:
+        unit = match[2].upper()
+        nbytes = int(Decimal(match[1]) * _UNITS[unit if "I" in unit else unit[:1]])
+    if nbytes == 0:
+        raise click.BadParameter(f"{text!r} is not a size such as 500M, 2G or 1.5GiB.")
+    return nbytes
 
 
 # click would call a file that may not be read a wrong usage; stages say what is wrong with a file.
@@ -129,11 +150,16 @@ def shown_progress(quiet: bool) -> Iterator[progress.Progress]:
 
 
 def print_json(report: object) -> None:
-    """Print one JSON object on stdout, in ASCII, so that no pipe's encoding loses a letter.
+    """Print one JSON object on stdout, in ASCII, so that no pipe's encoding loses a letter."""
+    sys.stdout.write(as_json(report))
+
+
+def as_json(report: object) -> str:
+    """Return one JSON object in a line.
 
     Numbers that are not finite become null; bytes of names that are not UTF-8 become visible.
     """
-    sys.stdout.write(json.dumps(_plain(report)) + "\n")
+    return json.dumps(_plain(report)) + "\n"
 
 
 def _plain(value: Any) -> Any:

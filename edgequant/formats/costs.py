@@ -54,11 +54,34 @@ def by_size(x: Floats) -> Floats:
     return costs
 
 
+def by_superblock(
+    x: Floats, importance: Floats | None, rows: int, each: int, factor: float
+) -> Floats:
+    """Return w of a K-quant without mins: `by_importance_and_size`, or x² + the mean x².
+
+    The variance is `factor` times the mean x² of a superblock, `each` blocks. Without importance
+    llama.cpp takes x²; adding the mean lowers both the error weighted with x² and the plain one.
+    """
+    variance = pooled(mean_square(x), each)
+    if importance is None:
+        costs = x * x
+        costs += variance
+        return costs
+    variance *= np.float32(factor)
+    return by_importance_and_size(x, variance, importance, rows)
+
+
 def by_row(x: Floats, importance: Floats | None, rows: int) -> Floats:
-    """Return w of the formats without superblocks: `by_importance_and_size`, or 1."""
+    """Return w of the formats without superblocks: `by_importance_and_size`, or 1.
+
+    The variance is four times the mean x² of the row. llama.cpp takes it once, which favours large
+    weights so much that its own search already loses least; four times loses 1.5% less in the
+    error weighted with q, and no more in KL divergence.
+    """
     if importance is None:
         return np.ones_like(x)
     variance = pooled(mean_square(x), x.shape[1] // rows)
+    variance *= np.float32(4)
     return by_importance_and_size(x, variance, importance, rows)
 
 

@@ -4,12 +4,13 @@ import numpy as np
 
 from edgequant.blocks import Floats
 from edgequant.formats.format import Blocks, QuantFormat, register
+from edgequant.formats.search import Effort
 
 BLOCK = np.dtype("<f2")
 LARGEST = np.float32(65504)
 
 
-def encode(weights: Floats, importance: Floats | None) -> Blocks:  # noqa: ARG001 -- no choice to weigh
+def encode(weights: Floats, importance: Floats | None, effort: Effort) -> Blocks:  # noqa: ARG001 -- no choice to weigh
     """(rows, blocks, 1) float32 -> (rows, blocks); beyond ±65504 the largest number is kept.
 
     llama.cpp makes infinities of those, and a model with an infinity answers nothing but NaN.

@@ -4,11 +4,12 @@ import numpy as np
 
 from edgequant.blocks import Floats
 from edgequant.formats.format import Blocks, QuantFormat, register
+from edgequant.formats.search import Effort
 
 BLOCK = np.dtype("<f4")
 
 
-def encode(weights: Floats, importance: Floats | None) -> Blocks:  # noqa: ARG001 -- exact anyway
+def encode(weights: Floats, importance: Floats | None, effort: Effort) -> Blocks:  # noqa: ARG001 -- exact anyway
     """(rows, blocks, 1) float32 -> (rows, blocks), the same numbers."""
     return weights[..., 0].astype(BLOCK)
 

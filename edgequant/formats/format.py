@@ -18,9 +18,10 @@ from numpy.typing import NDArray
 
 from edgequant.blocks import BLOCK_TYPES, BlockType, Bytes, Floats
 from edgequant.errors import UnsupportedError
+from edgequant.formats.search import Effort
 
 Blocks = NDArray[Any]
-Encode = Callable[[Floats, Floats | None], Blocks]
+Encode = Callable[[Floats, Floats | None, Effort], Blocks]
 Decode = Callable[[Blocks, Floats], None]
 
 ENCODE_WEIGHTS = 1 << 16  # a search holds about eight float32 arrays of this size at once
@@ -36,14 +37,15 @@ class QuantFormat:
         name: ggml's name, such as "Q4_K".
         block: the layout of one block; its itemsize is the block type's `nbytes`.
         encode: (rows, blocks, weights) float32 and the importance of each column, (blocks, weights)
-            float32 > 0 with mean 1 in every block, or None when nothing is known of it ->
-            (rows, blocks) of `block`. Rows are independent.
+            float32 > 0 with mean 1 in every block, or None when nothing is known of it, and how
+            hard to look -> (rows, blocks) of `block`. Rows are independent. None if edgequant reads
+            the format without writing it.
         decode: (n,) of `block` into (n, weights) float32, contiguous; bit-equal to gguf-py.
     """
 
     name: str
     block: np.dtype
-    encode: Encode
+    encode: Encode | None
     decode: Decode
 
     @property
@@ -72,10 +74,11 @@ def _discover() -> None:
         importlib.import_module(f"edgequant.formats.{module.name}")
 
 
-def names() -> tuple[str, ...]:
-    """Return the formats that can be encoded and decoded, in ggml's order."""
+def names(*, encoded: bool = True) -> tuple[str, ...]:
+    """Return the formats in ggml's order: those that can be encoded, or all that can be decoded."""
     _discover()
-    return tuple(sorted(_registry, key=lambda name: BLOCK_TYPES[name].ggml_id))
+    chosen = (name for name, fmt in _registry.items() if fmt.encode is not None or not encoded)
+    return tuple(sorted(chosen, key=lambda name: BLOCK_TYPES[name].ggml_id))
 
 
 def find(name: str) -> QuantFormat:
@@ -89,12 +92,18 @@ def find(name: str) -> QuantFormat:
     if fmt is None:
         raise UnsupportedError(
             f"{name}: not a block format that edgequant can encode or decode.",
-            hint=f"use one of {', '.join(names())}.",
+            hint=f"use one of {', '.join(names(encoded=False))}.",
         )
     return fmt
 
 
-def quantize(fmt: QuantFormat, rows: Floats, importance: Floats | None = None) -> Bytes:
+def quantize(
+    fmt: QuantFormat,
+    rows: Floats,
+    importance: Floats | None = None,
+    *,
+    effort: Effort = Effort.DEFAULT,
+) -> Bytes:
     """Encode rows. The bytes of a row depend on that row and the importance alone.
 
     Args:
@@ -102,10 +111,19 @@ def quantize(fmt: QuantFormat, rows: Floats, importance: Floats | None = None) -
         rows: (rows, columns) float32, finite. What a format cannot hold (a scale above float16's
             65504) is held at its largest value: finite in, finite out.
         importance: (columns,) float32, mean squared activation of each column, finite, >= 0.
+        effort: how hard to look for the least error.
 
     Returns:
         (rows, row bytes) uint8.
+
+    Raises:
+        UnsupportedError: the format can only be decoded; the hint lists those that can be encoded.
     """
+    if fmt.encode is None:
+        raise UnsupportedError(
+            f"{fmt.name}: edgequant reads this block format and cannot write it.",
+            hint=f"use one of {', '.join(names())}.",
+        )
     count, columns = rows.shape
     row_nbytes = fmt.type.row_nbytes(columns)
     blocks = columns // fmt.type.weights
@@ -116,7 +134,7 @@ def quantize(fmt: QuantFormat, rows: Floats, importance: Floats | None = None) -
         piece = np.ascontiguousarray(rows[start : start + step], np.float32)
         if piece.size == fmt.type.weights:  # NumPy adds up a lone block in another order
             piece = np.repeat(piece, 2, axis=0)
-        done = fmt.encode(piece.reshape(-1, blocks, fmt.type.weights), weighing)
+        done = fmt.encode(piece.reshape(-1, blocks, fmt.type.weights), weighing, effort)
         encoded[start : start + step] = done.view(np.uint8).reshape(-1, row_nbytes)[: count - start]
     return encoded
 

@@ -60,3 +60,17 @@ def pack_bits(bits: Bytes) -> Bytes:
 def unpack_bits(packed: Bytes) -> Bytes:
     """Return the flags, (n, 4) -> (n, 32) of 0 or 1; the inverse of `pack_bits`."""
     return np.unpackbits(packed, axis=-1, bitorder="little")
+
+
+def pack_pairs(quants: Bytes) -> Bytes:
+    """Put fours into bytes: (…, 4, n) of 0..3, the first in the lowest bits -> (…, n)."""
+    packed: Bytes = quants[..., 0, :].copy()
+    for k in range(1, 4):
+        packed |= quants[..., k, :] << np.uint8(2 * k)
+    return packed
+
+
+def unpack_pairs(packed: Bytes, out: Bytes | Floats) -> None:
+    """Take fours apart: (…, n) bytes into `out` (…, 4, n), integers or floats."""
+    for k in range(4):
+        out[..., k, :] = (packed >> np.uint8(2 * k)) & np.uint8(3)

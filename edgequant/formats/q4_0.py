@@ -6,21 +6,30 @@ from edgequant.blocks import Floats
 from edgequant.formats.costs import by_row
 from edgequant.formats.format import Blocks, QuantFormat, register
 from edgequant.formats.packing import pack_nibbles, unpack_nibbles
-from edgequant.formats.search import HALF_LARGEST, Fit, fan, to_half, turn, turn_back
+from edgequant.formats.search import HALF_LARGEST, Effort, Search, fan, to_half, turn, turn_back
+from edgequant.formats.symmetric import SymmetricFit, Whole
 
 BLOCK = np.dtype([("d", "<f2"), ("qs", "u1", 16)])  # 18 bytes
-BOTTOM, TOP = -8, 7
+LEVELS = Whole(-8, 7)
 LARGEST = HALF_LARGEST * 8
-STARTS = fan(stretches=(-2.1, -1.7, -1.3, -0.9, -0.5, -0.1, 0.3, 0.7, 1.1))
+SEARCHES = {
+    Effort.FAST: Search(fan((-6.3, -6.9, -7.5, -8.1, -8.7, 7))),
+    Effort.DEFAULT: Search(
+        fan((-6.1, -6.5, -6.9, -7.3, -7.7, -8.1, -8.5, -8.9, -9.3, 6.3, 6.7, 7.1, 7.5))
+    ),
+    Effort.BEST: Search(
+        fan([*(-9.6 + i / 4 for i in range(18)), *(5.2 + i / 4 for i in range(13))]), rounds=2
+    ),
+}
 
 
-def encode(weights: Floats, importance: Floats | None) -> Blocks:
+def encode(weights: Floats, importance: Floats | None, effort: Effort) -> Blocks:
     """(rows, blocks, 32) float32 -> (rows, blocks) of BLOCK, by weighted squared error."""
     x = turn(weights.reshape(-1, 32), LARGEST)
-    fit = Fit(x, by_row(x, importance, len(weights)))
-    d = to_half(fit.symmetric(BOTTOM, TOP, STARTS))
-    fit.assign_symmetric(d, BOTTOM, TOP)
-    fit.levels -= BOTTOM
+    fit = SymmetricFit(x, by_row(x, importance, len(weights)), LEVELS)
+    d = to_half(fit.search(SEARCHES[effort]))
+    fit.assign(d)
+    fit.levels -= LEVELS.low
     quants = turn_back(fit.levels)
     blocks = np.empty(weights.shape[:2], BLOCK)
     flat = blocks.reshape(-1)

@@ -6,20 +6,32 @@ The scales `sc` and mins `m` of the sub-blocks have 6 bits each.
 import numpy as np
 
 from edgequant.blocks import Floats
+from edgequant.formats.affine import AffineFit
 from edgequant.formats.costs import by_importance_and_size, by_size, mean_square, pooled
 from edgequant.formats.format import Blocks, QuantFormat, register
 from edgequant.formats.packing import pack_nibbles, pack_scales, unpack_nibbles, unpack_scales
-from edgequant.formats.search import HALF_LARGEST, Fit, fan, turn, turn_back
-from edgequant.formats.superblock import affine_codes
+from edgequant.formats.search import HALF_LARGEST, Effort, Search, fan, turn, turn_back
+from edgequant.formats.superblock import CodeRange, affine_codes
 
 # 144 bytes
 BLOCK = np.dtype([("d", "<f2"), ("dmin", "<f2"), ("scales", "u1", 12), ("qs", "u1", 128)])
 TOP = 15
+CODES = CodeRange(each=8, highest=63, aims=(65, 63.3, 62.4, 61))
 LARGEST = HALF_LARGEST * 63 * TOP
-STARTS = fan(stretches=(-2.1, -1.3, -0.5, 0.3, 1.1), shifts=(-0.45, -0.15, 0.15))
+SEARCHES = {
+    Effort.FAST: Search(fan((13.3, 14.5, 15.6), (-0.3, 0)), rounds=1),
+    Effort.DEFAULT: Search(
+        fan((12.9, 13.7, 14.5, 15.3, 16.1), (-0.45, -0.15, 0.15)), rounds=0, sweeps=1
+    ),
+    Effort.BEST: Search(
+        fan((12.5, 13, 13.5, 14, 14.5, 15, 15.5, 16), (-0.45, -0.25, -0.05, 0.15)),
+        rounds=2,
+        sweeps=2,
+    ),
+}
 
 
-def encode(weights: Floats, importance: Floats | None) -> Blocks:
+def encode(weights: Floats, importance: Floats | None, effort: Effort) -> Blocks:
     """(rows, blocks, 256) float32 -> (rows, blocks) of BLOCK, by weighted squared error.
 
     Source of the costs: quantize_row_q4_K_impl and, without importance, quantize_row_q4_K_ref,
@@ -31,8 +43,9 @@ def encode(weights: Floats, importance: Floats | None) -> Blocks:
     else:
         variance = 2 * pooled(mean_square(x), 8)
         costs = by_importance_and_size(x, variance, importance, len(weights))
-    fit = Fit(x, costs)
-    codes = affine_codes(fit, *fit.affine(TOP, STARTS), TOP, each=8, sweeps=1)
+    fit = AffineFit(x, costs, TOP)
+    search = SEARCHES[effort]
+    codes = affine_codes(fit, *fit.search(search), CODES, sweeps=search.sweeps)
     quants = turn_back(fit.levels)
     blocks = np.empty(weights.shape[:2], BLOCK)
     flat = blocks.reshape(-1)

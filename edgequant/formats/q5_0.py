@@ -13,21 +13,28 @@ from edgequant.formats.packing import (
     unpack_bits,
     unpack_nibbles,
 )
-from edgequant.formats.search import HALF_LARGEST, Fit, fan, to_half, turn, turn_back
+from edgequant.formats.search import HALF_LARGEST, Effort, Search, fan, to_half, turn, turn_back
+from edgequant.formats.symmetric import SymmetricFit, Whole
 
 BLOCK = np.dtype([("d", "<f2"), ("qh", "u1", 4), ("qs", "u1", 16)])  # 22 bytes
-BOTTOM, TOP = -16, 15
+LEVELS = Whole(-16, 15)
 LARGEST = HALF_LARGEST * 16
-STARTS = fan(stretches=(-3.5, -3, -2.5, -2, -1.5, -1, -0.5, 0, 0.5, 1))
+SEARCHES = {
+    Effort.FAST: Search(fan((-12.8, -13.6, -14.4, -15.2, -16, 15))),
+    Effort.DEFAULT: Search(fan((-12.5, -13, -13.5, -14, -14.5, -15, -15.5, -16, -16.5, -17))),
+    Effort.BEST: Search(
+        fan([*(-17.5 + i / 3 for i in range(20)), *(12 + i / 3 for i in range(14))]), rounds=2
+    ),
+}
 
 
-def encode(weights: Floats, importance: Floats | None) -> Blocks:
+def encode(weights: Floats, importance: Floats | None, effort: Effort) -> Blocks:
     """(rows, blocks, 32) float32 -> (rows, blocks) of BLOCK, by weighted squared error."""
     x = turn(weights.reshape(-1, 32), LARGEST)
-    fit = Fit(x, by_row(x, importance, len(weights)))
-    d = to_half(fit.symmetric(BOTTOM, TOP, STARTS))
-    fit.assign_symmetric(d, BOTTOM, TOP)
-    fit.levels -= BOTTOM
+    fit = SymmetricFit(x, by_row(x, importance, len(weights)), LEVELS)
+    d = to_half(fit.search(SEARCHES[effort]))
+    fit.assign(d)
+    fit.levels -= LEVELS.low
     quants = turn_back(fit.levels)
     blocks = np.empty(weights.shape[:2], BLOCK)
     flat = blocks.reshape(-1)

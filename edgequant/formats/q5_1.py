@@ -3,6 +3,7 @@
 import numpy as np
 
 from edgequant.blocks import Floats
+from edgequant.formats.affine import AffineFit
 from edgequant.formats.costs import by_row
 from edgequant.formats.format import Blocks, QuantFormat, register
 from edgequant.formats.packing import (
@@ -13,20 +14,26 @@ from edgequant.formats.packing import (
     unpack_bits,
     unpack_nibbles,
 )
-from edgequant.formats.search import HALF_LARGEST, Fit, fan, to_half, turn, turn_back
+from edgequant.formats.search import HALF_LARGEST, Effort, Search, fan, to_half, turn, turn_back
 
 BLOCK = np.dtype([("d", "<f2"), ("m", "<f2"), ("qh", "u1", 4), ("qs", "u1", 16)])  # 24 bytes
 TOP = 31
 LARGEST = HALF_LARGEST
-STARTS = fan(stretches=(-3.2, -2.2, -1.2, -0.2, 0.8), shifts=(-0.45, -0.15, 0.15))
+SEARCHES = {
+    Effort.FAST: Search(fan((28.5, 29.7, 31), (-0.3, 0))),
+    Effort.DEFAULT: Search(fan((27.8, 28.8, 29.8, 30.8, 31.8), (-0.45, -0.15, 0.15))),
+    Effort.BEST: Search(
+        fan((27.5, 28.2, 29, 29.7, 30.5, 31.2, 32), (-0.45, -0.25, -0.05, 0.15)), rounds=2
+    ),
+}
 
 
-def encode(weights: Floats, importance: Floats | None) -> Blocks:
+def encode(weights: Floats, importance: Floats | None, effort: Effort) -> Blocks:
     """(rows, blocks, 32) float32 -> (rows, blocks) of BLOCK, by weighted squared error."""
     x = turn(weights.reshape(-1, 32), LARGEST)
-    fit = Fit(x, by_row(x, importance, len(weights)))
-    d, m = map(to_half, fit.affine(TOP, STARTS, signed=True))
-    fit.assign_affine(d, m, TOP)
+    fit = AffineFit(x, by_row(x, importance, len(weights)), TOP, signed=True)
+    d, m = map(to_half, fit.search(SEARCHES[effort]))
+    fit.assign(d, m)
     quants = turn_back(fit.levels)
     blocks = np.empty(weights.shape[:2], BLOCK)
     flat = blocks.reshape(-1)

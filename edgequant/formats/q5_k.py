@@ -7,6 +7,7 @@ sub-block i.
 import numpy as np
 
 from edgequant.blocks import Floats
+from edgequant.formats.affine import AffineFit
 from edgequant.formats.costs import by_importance_and_size, by_size, mean_square, pooled
 from edgequant.formats.format import Blocks, QuantFormat, register
 from edgequant.formats.packing import (
@@ -17,18 +18,29 @@ from edgequant.formats.packing import (
     unpack_nibbles,
     unpack_scales,
 )
-from edgequant.formats.search import HALF_LARGEST, Fit, fan, turn, turn_back
-from edgequant.formats.superblock import affine_codes
+from edgequant.formats.search import HALF_LARGEST, Effort, Search, fan, turn, turn_back
+from edgequant.formats.superblock import CodeRange, affine_codes
 
 BLOCK = np.dtype(
     [("d", "<f2"), ("dmin", "<f2"), ("scales", "u1", 12), ("qh", "u1", 32), ("qs", "u1", 128)]
 )  # 176 bytes
 TOP = 31
+CODES = CodeRange(each=8, highest=63, aims=(65, 63.3, 62.4, 61))
 LARGEST = HALF_LARGEST * 63 * TOP
-STARTS = fan(stretches=(-3.2, -2.2, -1.2, -0.2, 0.8), shifts=(-0.45, -0.15, 0.15))
+SEARCHES = {
+    Effort.FAST: Search(fan((28.5, 29.7, 31), (-0.3, 0)), rounds=1),
+    Effort.DEFAULT: Search(
+        fan((27.8, 28.8, 29.8, 30.8, 31.8), (-0.45, -0.15, 0.15)), rounds=0, sweeps=1
+    ),
+    Effort.BEST: Search(
+        fan((27.5, 28.2, 29, 29.7, 30.5, 31.2, 32), (-0.45, -0.25, -0.05, 0.15)),
+        rounds=2,
+        sweeps=2,
+    ),
+}
 
 
-def encode(weights: Floats, importance: Floats | None) -> Blocks:
+def encode(weights: Floats, importance: Floats | None, effort: Effort) -> Blocks:
     """(rows, blocks, 256) float32 -> (rows, blocks) of BLOCK, by weighted squared error.
 
     Source of the costs: quantize_row_q5_K_impl and, without importance, quantize_row_q5_K_ref,
@@ -40,8 +52,9 @@ def encode(weights: Floats, importance: Floats | None) -> Blocks:
     else:
         variance = 2 * pooled(mean_square(x), 8)
         costs = by_importance_and_size(x, variance, importance, len(weights))
-    fit = Fit(x, costs)
-    codes = affine_codes(fit, *fit.affine(TOP, STARTS), TOP, each=8, sweeps=1)
+    fit = AffineFit(x, costs, TOP)
+    search = SEARCHES[effort]
+    codes = affine_codes(fit, *fit.search(search), CODES, sweeps=search.sweeps)
     quants = turn_back(fit.levels)
     blocks = np.empty(weights.shape[:2], BLOCK)
     flat = blocks.reshape(-1)

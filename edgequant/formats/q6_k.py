@@ -7,36 +7,42 @@ weights l and l + 64, and bits 2k of byte l of `qh` the two high bits of weight 
 import numpy as np
 
 from edgequant.blocks import Floats
-from edgequant.formats.costs import by_importance, mean_square, pooled
+from edgequant.formats.costs import by_importance, by_superblock
 from edgequant.formats.format import Blocks, QuantFormat, register
 from edgequant.formats.packing import FOUR, LOW, pack_nibbles, unpack_nibbles
-from edgequant.formats.search import HALF_LARGEST, Fit, fan, turn, turn_back
-from edgequant.formats.superblock import symmetric_codes
+from edgequant.formats.search import HALF_LARGEST, Effort, Search, fan, turn, turn_back
+from edgequant.formats.signed_codes import SignedRange, signed_codes
+from edgequant.formats.symmetric import SymmetricFit, Whole
 
 # 210 bytes
 BLOCK = np.dtype([("ql", "u1", 128), ("qh", "u1", 64), ("scales", "i1", 16), ("d", "<f2")])
-BOTTOM, TOP = -32, 31
+LEVELS = Whole(-32, 31)
 LARGEST = HALF_LARGEST * 128 * 32
-STARTS = fan(stretches=(-5, -4.5, -4, -3.5, -3, -2.5, -2, -1.5, -1, -0.5, 0, 0.5))
+CODES = SignedRange(each=16, low=-128, high=127, aims=(-127,))
+SEARCHES = {
+    Effort.FAST: Search(fan((-28, -29, -30, -31, -32)), rounds=0),
+    Effort.DEFAULT: Search(
+        fan((-27.2, -27.9, -28.6, -29.3, -30, -30.7, -31.4, -32.1)), rounds=0, sweeps=1
+    ),
+    Effort.BEST: Search(fan([-33 + i / 2 for i in range(20)]), sweeps=2),
+}
 
 
-def encode(weights: Floats, importance: Floats | None) -> Blocks:
+def encode(weights: Floats, importance: Floats | None, effort: Effort) -> Blocks:
     """(rows, blocks, 256) float32 -> (rows, blocks) of BLOCK, by weighted squared error.
 
     The cost is the importance alone, as in quantize_row_q6_K_impl, ggml-quants.c at llama.cpp
-    0c1e57098. Without importance that takes x²; we take x² + its mean over the superblock, which
-    lowers both the error weighted with x² and the plain one.
+    0c1e57098.
     """
     x = turn(weights.reshape(-1, 16), LARGEST)
     if importance is None:
-        costs = x * x
-        costs += pooled(mean_square(x), 16)
+        costs = by_superblock(x, None, len(weights), 16, factor=1)
     else:
         costs = by_importance(importance, len(weights), 16)
-    fit = Fit(x, costs)
-    scale = fit.symmetric(BOTTOM, TOP, STARTS, rounds=0)
-    codes = symmetric_codes(fit, scale, BOTTOM, TOP, each=16, sweeps=1)
-    fit.levels -= BOTTOM
+    fit = SymmetricFit(x, costs, LEVELS)
+    search = SEARCHES[effort]
+    codes = signed_codes(fit, fit.search(search), CODES, sweeps=search.sweeps)
+    fit.levels -= LEVELS.low
     quants = turn_back(fit.levels).reshape(-1, 2, 4, 32)
     blocks = np.empty(weights.shape[:2], BLOCK)
     flat = blocks.reshape(-1)

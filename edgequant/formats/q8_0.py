@@ -4,7 +4,7 @@ import numpy as np
 
 from edgequant.blocks import Floats
 from edgequant.formats.format import Blocks, QuantFormat, register
-from edgequant.formats.search import HALF_LARGEST, inverse, to_half, turn
+from edgequant.formats.search import HALF_LARGEST, Effort, inverse, to_half, turn
 
 BLOCK = np.dtype([("d", "<f2"), ("qs", "i1", 32)])  # 34 bytes
 TOP = 127
@@ -14,7 +14,7 @@ LARGEST = HALF_LARGEST * TOP
 ALMOST_HALF = np.nextafter(np.float32(0.5), np.float32(0))
 
 
-def encode(weights: Floats, importance: Floats | None) -> Blocks:  # noqa: ARG001 -- as ggml's
+def encode(weights: Floats, importance: Floats | None, effort: Effort) -> Blocks:  # noqa: ARG001 -- as ggml's
     """(rows, blocks, 32) float32 -> (rows, blocks) of BLOCK, the same bytes as ggml.
 
     The largest magnitude becomes ±127 and the others round to nearest, halves away from zero;

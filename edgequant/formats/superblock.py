@@ -1,10 +1,10 @@
-"""Superblocks: the scales of sub-blocks as small integers times one float16, or two.
+"""Superblocks with mins: scales and mins of sub-blocks as small integers times two float16 numbers.
 
-A sub-block of a K-quant stores no float. Its scale is s = d c, with d the superblock's and c a
-code of its own; where it has a min, m = dmin e in the same way. Rounding s and m to codes one by
-one loses a tenth of what the scale search gained, so codes, d and dmin are chosen together. With
-the sums of `search` (A = sum w, B = sum w x, P = sum w L, Q = sum w L², R = sum w x L) the error of
-a sub-block at fixed levels is a quadratic in s and m,
+A sub-block of a K-quant stores no float. Its scale is s = d c, with d the superblock's and c a code
+of its own, and its min m = dmin e in the same way (`signed_codes` is for those without mins).
+Rounding s and m to codes one by one loses a tenth of what the scale search gained, so codes, d and
+dmin are chosen together. With the sums of `search` (A = sum w, B = sum w x, P = sum w L,
+Q = sum w L², R = sum w x L) the error of a sub-block at fixed levels is a quadratic in s and m,
 
     E(s, m) = s² Q + m² A - 2 s m P - 2 s R + 2 m B + sum w x²,
 
@@ -29,20 +29,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgequant.blocks import Floats
-from edgequant.formats.search import Fit, blend, inverse, inverse_of_difference, to_half
+from edgequant.formats.affine import AffineFit
+from edgequant.formats.search import blend, inverse, inverse_of_difference, to_half
 
-CODES = np.float32(63)  # 6 bits
-HEADROOM = (-2.0, -0.3, 0.6, 2.0)  # the largest scale is aimed at code 63 minus this
 MOVES = (1, -1)
 
 
 @dataclass(frozen=True)
 class AffineCodes:
-    """What Q4_K and Q5_K store, for n superblocks of `each` sub-blocks.
+    """What a K-quant with mins stores, for n superblocks of `each` sub-blocks.
 
     Attributes:
         d: (n,), float16 values; dmin: (n,), the same.
-        scales: (n, each), 0..63; mins: (n, each), the same.
+        scales: (n, each), 0..the highest code; mins: (n, each), the same.
     """
 
     d: Floats
@@ -52,20 +51,26 @@ class AffineCodes:
 
 
 @dataclass(frozen=True)
-class SymmetricCodes:
-    """What Q6_K stores: d (n,), float16 values, and scales (n, each), -128..127."""
+class CodeRange:
+    """Which codes there are, and what to try for d and dmin.
 
-    d: Floats
-    scales: Floats
+    Attributes:
+        each: sub-blocks of a superblock.
+        highest: the highest code; the lowest is 0.
+        aims: codes, not whole, that the largest scale and the largest min are aimed at.
+    """
+
+    each: int
+    highest: int
+    aims: tuple[float, ...]
 
 
 def affine_codes(
-    fit: Fit, scale: Floats, minimum: Floats, top: int, *, each: int, sweeps: int
+    fit: AffineFit, scale: Floats, minimum: Floats, codes: CodeRange, *, sweeps: int
 ) -> AffineCodes:
     """Choose codes near s and m, both (n x each,); leaves `fit.levels` nearest under them."""
-    fit.assign_affine(scale, minimum, top)
-    d, dmin, codes = _grid(fit, scale, minimum, each)
-    state = _Affine(fit, top, each, d, dmin, codes)
+    fit.assign(scale, minimum)
+    state = _Affine(fit, codes, *_grid(fit, scale, minimum, codes))
     for _ in range(sweeps):
         state.refit()
         for step in MOVES:
@@ -73,7 +78,7 @@ def affine_codes(
         for step in MOVES:
             state.move_min(step)
     state.assign()
-    shaped = state.codes.reshape(2, -1, each)
+    shaped = state.codes.reshape(2, -1, codes.each)
     return AffineCodes(state.d, state.dmin, shaped[0], shaped[1])
 
 
@@ -83,30 +88,31 @@ def _across(values: Floats, each: int) -> Floats:
     return np.ascontiguousarray(np.moveaxis(shaped, -1, -2))
 
 
-def _grid(fit: Fit, scale: Floats, minimum: Floats, each: int) -> tuple[Floats, Floats, Floats]:
+def _grid(
+    fit: AffineFit, scale: Floats, minimum: Floats, codes: CodeRange
+) -> tuple[Floats, Floats, Floats]:
     """Return d, dmin (n,) and codes (2, n x each) by step 1, the levels of `fit` fixed."""
+    each, highest = codes.each, np.float32(codes.highest)
     s, m = _across(scale, each), _across(minimum, each)
-    sums = _across(np.stack([fit.sum_w, fit.sum_wx, *fit.affine_sums()]), each)
-    aims = CODES - np.array(HEADROOM, np.float32)[:, None]
+    sums = _across(np.stack([fit.sum_w, fit.sum_wx, *fit.sums()]), each)
+    aims = np.array(codes.aims, np.float32)[:, None]
     d_tried, dmin_tried = to_half(s.max(0) / aims), to_half(m.max(0) / aims)  # (aims, n)
-    every_pair = _trials(sums, s, d_tried[:, None, None], dmin_tried[:, None])
-    least = reduce(np.minimum, (error for _, _, error in every_pair))
-    total = least.sum(2).reshape(-1, s.shape[1])  # (aims x aims, n)
-    best = total.argmin(0)
+    total = [_least_error(sums, s, d, dmin_tried[:, None], highest).sum(1) for d in d_tried]
+    best = np.concatenate(total).argmin(0)  # of (aims x aims, n)
     everyone = np.arange(len(best))
     d = d_tried[best // len(aims), everyone]
     dmin = dmin_tried[best % len(aims), everyone]
-    (codes, mins, lowest), *others = _trials(sums, s, d, dmin)
-    for other_codes, other_mins, error in others:
+    (scales, mins, lowest), *others = _trials(sums, s, d, dmin, highest)
+    for other_scales, other_mins, error in others:
         better = error < lowest
-        blend(codes, other_codes, better)
+        blend(scales, other_scales, better)
         blend(mins, other_mins, better)
         blend(lowest, error, better)
-    return d, dmin, np.stack([codes.T.reshape(-1), mins.T.reshape(-1)])
+    return d, dmin, np.stack([scales.T.reshape(-1), mins.T.reshape(-1)])
 
 
 def _trials(
-    sums: Floats, scale: Floats, d: Floats, dmin: Floats
+    sums: Floats, scale: Floats, d: Floats, dmin: Floats, highest: np.float32
 ) -> Iterator[tuple[Floats, Floats, Floats]]:
     """Yield scale codes, the best min codes, and E, for codes about scale / d.
 
@@ -115,19 +121,20 @@ def _trials(
         scale: (each, n).
         d: (…, n), broadcast against (…, each, n).
         dmin: the same.
+        highest: the highest code.
     """
     a, b, p, q, r = sums
     nearest = np.rint(scale * inverse(d))
     per_dmin = inverse(dmin)
     per_a = inverse(a)
     for step in (0, 1, -1):
-        codes = np.clip(nearest + np.float32(step), 0, CODES)
+        codes = np.clip(nearest + np.float32(step), 0, highest)
         value = codes * d
         slope = value * p
         slope -= b
         mins = (slope * per_a) * per_dmin
         np.rint(mins, out=mins)
-        np.clip(mins, 0, CODES, out=mins)
+        np.clip(mins, 0, highest, out=mins)
         error = mins * dmin
         linear = error * a
         linear -= 2 * slope
@@ -136,30 +143,38 @@ def _trials(
         yield codes, mins, error
 
 
+def _least_error(
+    sums: Floats, scale: Floats, d: Floats, dmin: Floats, highest: np.float32
+) -> Floats:
+    """Return the least E of `_trials`."""
+    errors = (error for *_, error in _trials(sums, scale, d, dmin, highest))
+    return reduce(np.minimum, errors)
+
+
 class _Affine:
     """Codes, d and dmin on their way down, with the true error of each sub-block."""
 
     def __init__(
-        self, fit: Fit, top: int, each: int, d: Floats, dmin: Floats, codes: Floats
+        self, fit: AffineFit, codes: CodeRange, d: Floats, dmin: Floats, chosen: Floats
     ) -> None:
-        self.fit, self.top, self.each = fit, top, each
-        self.d, self.dmin, self.codes = d, dmin, codes
+        self.fit, self.each, self.highest = fit, codes.each, np.float32(codes.highest)
+        self.d, self.dmin, self.codes = d, dmin, chosen
         self._spread()
-        self.error, self.sums = self._try(codes, self._d, self._dmin)
+        self.error, self.sums = self._try(chosen, self._d, self._dmin)
 
     def _spread(self) -> None:
         self._d, self._dmin = np.repeat(self.d, self.each), np.repeat(self.dmin, self.each)
 
     def assign(self) -> None:
         """Put the levels of the codes kept into `fit.levels`."""
-        self.fit.assign_affine(self.codes[0] * self._d, self.codes[1] * self._dmin, self.top)
+        self.fit.assign(self.codes[0] * self._d, self.codes[1] * self._dmin)
 
     def _try(self, codes: Floats, d: Floats, dmin: Floats) -> tuple[Floats, Floats]:
         """Return the error, short of sum w x², and the sums, levels reassigned."""
         fit = self.fit
         s, m = codes[0] * d, codes[1] * dmin
-        fit.assign_affine(s, m, self.top)
-        sums = fit.affine_sums()
+        fit.assign(s, m)
+        sums = fit.sums()
         p, q, r = sums
         error = s * (s * q - 2 * r)
         error += m * (m * fit.sum_w + 2 * (fit.sum_wx - s * p))
@@ -186,16 +201,16 @@ class _Affine:
         """Move every scale code by `step`, with the min code that suits the levels it has."""
         fit = self.fit
         moved = np.empty_like(self.codes)
-        np.clip(self.codes[0] + np.float32(step), 0, CODES, out=moved[0])
+        np.clip(self.codes[0] + np.float32(step), 0, self.highest, out=moved[0])
         ideal = (moved[0] * self._d * self.sums[0] - fit.sum_wx) * inverse(fit.sum_w)
-        np.clip(np.rint(ideal * inverse(self._dmin)), 0, CODES, out=moved[1])
+        np.clip(np.rint(ideal * inverse(self._dmin)), 0, self.highest, out=moved[1])
         self._move(moved)
 
     def move_min(self, step: int) -> None:
         """Move every min code by `step`."""
         moved = self.codes.copy()
         moved[1] += np.float32(step)
-        np.clip(moved[1], 0, CODES, out=moved[1])
+        np.clip(moved[1], 0, self.highest, out=moved[1])
         self._move(moved)
 
     def _move(self, codes: Floats) -> None:
@@ -210,43 +225,3 @@ class _Affine:
     def _total(self, values: Floats) -> Floats:
         total: Floats = values.reshape(-1, self.each).sum(1)
         return total
-
-
-def symmetric_codes(
-    fit: Fit, scale: Floats, low: int, high: int, *, each: int, sweeps: int
-) -> SymmetricCodes:
-    """Choose int8 codes near s, (n x each,); leaves `fit.levels` nearest under them."""
-    s = scale.reshape(-1, each)
-    largest = np.take_along_axis(s, np.abs(s).argmax(1)[:, None], 1)[:, 0]
-    d = to_half(largest / np.float32(-127))  # one code of headroom below
-    wide = np.repeat(d, each)
-    codes = np.clip(np.rint(scale * inverse(wide)), -128, 127)
-    error, sums = _try_symmetric(fit, codes * wide, low, high)
-    for _ in range(sweeps):
-        q, r = sums
-        squares = (codes * codes * q).reshape(-1, each).sum(1)
-        refitted = to_half((codes * r).reshape(-1, each).sum(1) * inverse(squares))
-        refitted_wide = np.repeat(refitted, each)
-        after, after_sums = _try_symmetric(fit, codes * refitted_wide, low, high)
-        better = after.reshape(-1, each).sum(1) < error.reshape(-1, each).sum(1)
-        blend(d, refitted, better)
-        better = np.repeat(better, each)
-        blend(wide, refitted_wide, better)
-        blend(error, after, better)
-        blend(sums, after_sums, better)
-        for step in MOVES:
-            moved = np.clip(codes + np.float32(step), -128, 127)
-            after, after_sums = _try_symmetric(fit, moved * wide, low, high)
-            better = after < error
-            blend(codes, moved, better)
-            blend(error, after, better)
-            blend(sums, after_sums, better)
-    fit.assign_symmetric(codes * wide, low, high)
-    return SymmetricCodes(d, codes.reshape(-1, each))
-
-
-def _try_symmetric(fit: Fit, scale: Floats, low: int, high: int) -> tuple[Floats, Floats]:
-    """Return the error, short of sum w x², and the sums, levels reassigned."""
-    fit.assign_symmetric(scale, low, high)
-    sums = fit.symmetric_sums()
-    return scale * (scale * sums[0] - 2 * sums[1]), sums

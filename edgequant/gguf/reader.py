@@ -1,11 +1,13 @@
 """Reading a GGUF file: mapped, its head checked, its tensors handed out as views of the mapping.
 
-Views stay valid after `close`: the mapping goes when the last of them does.
+A model in several files is read as if it were one. Views stay valid after `close`: a mapping goes
+when the last of them does.
 """
 
 import mmap
 import stat
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType, TracebackType
 from typing import Self, TypeVar, overload
@@ -13,39 +15,53 @@ from typing import Self, TypeVar, overload
 import numpy as np
 
 from edgequant.blocks import TensorInfo, Weight, Weights
-from edgequant.errors import FileError, GGUFError, UnsupportedError
+from edgequant.errors import FileError, GGUFError
 from edgequant.gguf.arrays import Array
 from edgequant.gguf.cursor import CUT_SHORT, DAMAGED
 from edgequant.gguf.foreign import HEAD_BYTES, recognise
-from edgequant.gguf.head import read_head
+from edgequant.gguf.head import Head, read_head
+from edgequant.gguf.parts import check_parts, other_parts, without_part_keys
 from edgequant.gguf.spec import MAGIC, KeyValue
 
 T = TypeVar("T")
 _REQUIRED = object()
 
 
+@dataclass(frozen=True)
+class MappedPart:
+    """A file of a model, the whole of it mapped, and its head."""
+
+    path: Path
+    view: memoryview
+    head: Head
+
+
 class GGUFFile:
-    """An open GGUF file; a context manager.
+    """An open GGUF file, or all parts of one; a context manager.
 
     Attributes:
-        path: as it was given.
-        nbytes: the file's length.
-        version: 2 or 3.
-        alignment: of the tensors' offsets, in bytes.
-        keys: in file order; arrays decode when asked for items.
-        tensors: in file order, shapes as (rows, columns).
+        path: as it was given; of several parts, the first.
+        paths: of all parts, in order.
+        nbytes: the length of all of them.
+        version: 2 or 3, as the first says.
+        alignment: of the tensors' offsets, in bytes, as the first says.
+        keys: of the first, in file order, without those that speak of parts; arrays decode when
+            asked for items.
+        tensors: of all parts, in file order, shapes as (rows, columns).
     """
 
-    def __init__(self, path: Path, view: memoryview) -> None:
-        head = read_head(path, view)
-        self.path = path
-        self.nbytes = len(view)
-        self.version = head.version
-        self.alignment = head.alignment
-        self.keys: Mapping[str, KeyValue] = MappingProxyType(head.keys)
-        self.tensors: Mapping[str, TensorInfo] = MappingProxyType(head.tensors)
-        self._starts = head.starts
-        self._view = view
+    def __init__(self, parts: Sequence[MappedPart]) -> None:
+        first = parts[0]
+        self.path = first.path
+        self.paths = tuple(part.path for part in parts)
+        self.nbytes = sum(len(part.view) for part in parts)
+        self.version = first.head.version
+        self.alignment = first.head.alignment
+        self.keys: Mapping[str, KeyValue] = MappingProxyType(without_part_keys(first.head.keys))
+        self.tensors: Mapping[str, TensorInfo] = MappingProxyType(
+            {name: info for part in parts for name, info in part.head.tensors.items()}
+        )
+        self._parts = tuple(parts)
 
     def __enter__(self) -> Self:
         return self
@@ -59,30 +75,24 @@ class GGUFFile:
         self.close()
 
     def close(self) -> None:
-        """Let go of the mapping; views handed out before stay valid and keep it until they go."""
+        """Let go of the mappings; views handed out before stay valid, and keep theirs."""
         # mmap.close would raise BufferError while a view lives; dropping our references cannot.
-        self._view = memoryview(b"")
+        self._parts = ()
 
     def weights(self) -> Weights:
-        """Return all tensors with their bytes: read-only views of the mapping, nothing copied.
+        """Return all tensors with their bytes: read-only views of the mappings, nothing copied.
 
         Raises:
-            UnsupportedError: the file holds only a part of a model.
             ValueError: it was closed (a bug of the caller).
         """
-        if not self._view:
+        if not self._parts:
             raise ValueError(f"{self.path}: closed")
-        parts = self.value("split.count", int, 1)
-        if parts > 1:
-            raise UnsupportedError(
-                f"{self.path}: is one of {parts:,} parts of a model.",
-                hint="join them first, with llama.cpp's llama-gguf-split --merge.",
-            )
         found = {}
-        for name, info in self.tensors.items():
-            view = np.frombuffer(self._view, np.uint8, info.nbytes, self._starts[name])
-            found[name] = Weight(info, view.reshape(info.rows, -1))
-        return Weights(self.path, self._view, found)
+        for part in self._parts:
+            for name, info in part.head.tensors.items():
+                view = np.frombuffer(part.view, np.uint8, info.nbytes, part.head.starts[name])
+                found[name] = Weight(info, view.reshape(info.rows, -1))
+        return Weights(self.path, tuple(part.view for part in self._parts), found)
 
     def values(self) -> dict[str, object]:
         """Return all keys as plain values: int, float, bool, str, or a list of them."""
@@ -125,10 +135,23 @@ class GGUFFile:
 def open_file(path: Path) -> GGUFFile:
     """Open a GGUF file and check all of its head; tensors' bytes are not read.
 
+    Args:
+        path: a file by itself, or the first of a model's parts, whose others lie beside it.
+
     Raises:
-        FileError: it is missing, unreadable, or not a plain file.
-        GGUFError: it is not GGUF, or its head does not fit the file.
+        FileError: it or a part is missing, unreadable, or not a plain file.
+        GGUFError: it is not GGUF, its head does not fit the file, or the parts not each other.
     """
+    first = _map(path)
+    others = other_parts(path, first.head)
+    if not others:
+        return GGUFFile([first])
+    parts = [first, *map(_map, others)]
+    check_parts([(part.path, part.head) for part in parts])
+    return GGUFFile(parts)
+
+
+def _map(path: Path) -> MappedPart:
     try:
         mode = path.stat().st_mode
         if stat.S_ISDIR(mode):
@@ -148,7 +171,8 @@ def open_file(path: Path) -> GGUFFile:
             f"{path}: cannot be read: {error.strerror}.",
             hint="check the file's permissions, and that its disk is there.",
         ) from error
-    return GGUFFile(path, memoryview(mapping))
+    view = memoryview(mapping)
+    return MappedPart(path, view, read_head(path, view))
 
 
 def _plain(entry: KeyValue) -> object:

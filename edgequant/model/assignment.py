@@ -5,7 +5,8 @@ no weights.
 
 Source: src/llama-quant.cpp of llama.cpp 0c1e57098: order, counters, fallbacks, what is left alone.
 Differs: a row that is not whole blocks of Q8_0 or Q4_0 stops llama.cpp; here such a tensor becomes
-F16, and is listed like every other fallback.
+F16, and is listed like every other fallback. A tied embedding is the output matrix for what a user
+says of that, too.
 """
 
 from collections import Counter
@@ -13,10 +14,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from edgequant.blocks import BLOCK_TYPES, BlockType, TensorInfo
+from edgequant.model.overrides import NOTHING, Overrides
 from edgequant.model.recipes import (
+    FALCON_OUTPUT,
     FALLBACKS,
     LAST_RESORT,
-    OUTPUT_FALLBACK,
     Place,
     Recipe,
     Sizes,
@@ -118,7 +120,12 @@ class Assignment:
 
 
 def assign(
-    recipe: Recipe, tensors: Sequence[TensorInfo], sizes: Sizes, *, imatrix: bool
+    recipe: Recipe,
+    tensors: Sequence[TensorInfo],
+    sizes: Sizes,
+    *,
+    imatrix: bool,
+    overrides: Overrides = NOTHING,
 ) -> tuple[Assignment, ...]:
     """Give every tensor its type.
 
@@ -127,18 +134,22 @@ def assign(
         tensors: all of the model's, in any order.
         sizes: the model's.
         imatrix: an importance matrix is given, which some recipes make use of.
+        overrides: what a user says of some tensors, or of all. A tensor chosen by name is not
+            counted among those that came before, as in llama.cpp.
 
     Returns:
         One assignment a tensor, in llama.cpp's order: by layer, those without one first, then name.
     """
-    ordered = sorted(tensors, key=_order)
-    tied = all(t.name != "output.weight" for t in tensors)
+    tied = is_tied(tensors)
     values = sum(kind_of(t.name) is Role.ATTN_V for t in tensors)
     seen: Counter[Role] = Counter()
     plan = []
-    for info in ordered:
-        if not is_quantized(info):
-            plan.append(Assignment(info, info.type))
+    for info in in_order(tensors):
+        decided = decide(info, overrides, tied=tied)
+        if decided is None and overrides.pure:
+            decided = fit(info, recipe.pure or recipe.default)
+        if decided is not None:
+            plan.append(decided)
             continue
         kind = kind_of(info.name)
         index = seen[kind]
@@ -146,11 +157,37 @@ def assign(
         layer = role_of(info.name)[1]
         if sizes.experts > 1 and kind is not Role.ATTN_V and layer is not None:
             index = layer
-        place = Place(index, values if kind is Role.ATTN_V else sizes.layers, sizes, imatrix)
-        if kind is Role.EMBED and tied:
+        count = values if kind is Role.ATTN_V else sizes.layers
+        place = Place(index, count, sizes, imatrix, info)
+        if is_output(info, tied=tied):
             kind = Role.OUTPUT
-        plan.append(_fit(info, kind, _choose(recipe, kind, place)))
+        plan.append(fit(info, _choose(recipe, kind, place)))
     return tuple(plan)
+
+
+def decide(info: TensorInfo, overrides: Overrides, *, tied: bool) -> Assignment | None:
+    """Decide what no mix decides: what is left alone, and what a user names; None for the rest."""
+    output = is_output(info, tied=tied)
+    if not is_quantized(info) or (output and overrides.keep_output):
+        return Assignment(info, info.type)
+    said = overrides.choose(info.name, embed=kind_of(info.name) is Role.EMBED, output=output)
+    return None if said is None else fit(info, said)
+
+
+def is_output(info: TensorInfo, *, tied: bool) -> bool:
+    """Tell whether it is the output matrix; a tied embedding is."""
+    kind = kind_of(info.name)
+    return kind is Role.OUTPUT or (kind is Role.EMBED and tied)
+
+
+def is_tied(tensors: Sequence[TensorInfo]) -> bool:
+    """Tell whether the embedding is the output matrix, too."""
+    return all(t.name != "output.weight" for t in tensors)
+
+
+def in_order(tensors: Sequence[TensorInfo]) -> list[TensorInfo]:
+    """Sort by layer, those without one first, then name: llama.cpp's order of a file."""
+    return sorted(tensors, key=_order)
 
 
 def _order(info: TensorInfo) -> tuple[int, bytes]:
@@ -162,16 +199,15 @@ def _choose(recipe: Recipe, kind: Role, place: Place) -> str:
     if not recipe.mixes:
         return recipe.default
     if kind is Role.OUTPUT:
-        return OUTPUT_FALLBACK if falcon(place) else recipe.output
+        return FALCON_OUTPUT if falcon(place) else recipe.output
     for rule in recipe.rules:
-        if rule.role is kind and all(holds(place) for holds in rule.when):
+        if rule.role in (kind, None) and all(holds(place) for holds in rule.when):
             return rule.use
     return recipe.default
 
 
-def _fit(info: TensorInfo, kind: Role, wanted: str) -> Assignment:
-    """Go down the ladder until the rows are whole blocks."""
-    step = OUTPUT_FALLBACK if kind is Role.OUTPUT else FALLBACKS.get(wanted, LAST_RESORT)
-    ladder = (wanted, step, LAST_RESORT)
+def fit(info: TensorInfo, wanted: str) -> Assignment:
+    """Give a tensor a format, or the next down the ladder whose blocks its rows fill."""
+    ladder = (wanted, FALLBACKS.get(wanted, LAST_RESORT), LAST_RESORT)
     use = next(name for name in ladder if info.columns % BLOCK_TYPES[name].weights == 0)
     return Assignment(info, BLOCK_TYPES[use], wanted if use != wanted else None)

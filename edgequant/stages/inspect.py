@@ -83,7 +83,8 @@ class InspectReport:
 
     Attributes:
         path: as given.
-        bytes: the file's length.
+        files: of the model; several if it is in parts, whose keys and tensors are shown as one's.
+        bytes: the length of all of them.
         version: of the format.
         alignment: of the tensors' offsets, in bytes.
         summary: its architecture and sizes in a line.
@@ -97,6 +98,7 @@ class InspectReport:
     """
 
     path: str
+    files: tuple[str, ...]
     bytes: int
     version: int
     alignment: int
@@ -123,6 +125,7 @@ def inspect(path: Path) -> InspectReport:
         tensor_bytes = sum(info.nbytes for info in infos)
         return InspectReport(
             path=str(path),
+            files=tuple(map(str, file.paths)),
             bytes=file.nbytes,
             version=file.version,
             alignment=file.alignment,

@@ -2,14 +2,33 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from edgequant.errors import some
 from edgequant.model.assignment import Assignment, kind_of
 from edgequant.model.importance import ImportanceMatrix
-from edgequant.model.tensors import Role
-from edgequant.stages.recode import Loss
+from edgequant.model.tensors import Role, role_of
+from edgequant.stages.quantize_plan import Plan
+from edgequant.stages.recode import FLOAT_TYPES, Loss
 
 _LISTED = 8  # names in a note, before "and N more"
+
+
+@dataclass(frozen=True)
+class WorstBlock:
+    """The block in which a tensor lost most, by the (weighed) squared error.
+
+    Attributes:
+        row: of the tensor, its matrices one after the other.
+        block: of the row; a type without blocks counts a row as one.
+        rmse: root of its mean squared error, in the weights' unit.
+        share: of the tensor's (weighed) squared error.
+    """
+
+    row: int
+    block: int
+    rmse: float
+    share: float
 
 
 @dataclass(frozen=True)
@@ -25,6 +44,9 @@ class QuantizedTensor:
         error: the (weighed) squared error over the (weighed) sum of squares; None in a dry run.
         source_type: its format in the input.
         fallback_from: the format that its rows are not whole blocks of.
+        worst: its worst block; None in a dry run, and if nothing was lost.
+        unseen_experts: of its matrices, how many saw no token, by the importance matrix.
+        zero_importance: share of the other matrices' columns whose input was always zero, 0..1.
     """
 
     name: str
@@ -35,6 +57,24 @@ class QuantizedTensor:
     error: float | None
     source_type: str
     fallback_from: str | None
+    worst: WorstBlock | None
+    unseen_experts: int
+    zero_importance: float
+
+
+@dataclass(frozen=True)
+class QuantizedLayer:
+    """The tensors of one layer together.
+
+    Attributes:
+        layer: from 0; None for the tensors outside of layers.
+        bytes: of their data.
+        error: mean of their errors, each counted as often as it has weights; None in a dry run.
+    """
+
+    layer: int | None
+    bytes: int
+    error: float | None
 
 
 @dataclass(frozen=True)
@@ -44,6 +84,7 @@ class QuantizeReport:
     Attributes:
         recipe: its name.
         tensors: in file order.
+        layers: in order, and last what is outside of them.
         weights: how many, in all tensors.
         bits_per_weight: 8 · bytes / weights.
         bytes: of all tensors' data.
@@ -51,12 +92,14 @@ class QuantizeReport:
         seconds: it took.
         threads: that worked.
         without_importance: quantized tensors that a given importance matrix does not cover.
-        notes: what a user should know: fallbacks, missing importance, zeros, clipping.
+        notes: what a user should know: fallbacks, rounding twice, missing importance, zeros.
         dry_run: nothing was written.
+        files: that were written, or would be, if an output was named.
     """
 
     recipe: str
     tensors: tuple[QuantizedTensor, ...]
+    layers: tuple[QuantizedLayer, ...]
     weights: int
     bits_per_weight: float
     bytes: int
@@ -66,6 +109,7 @@ class QuantizeReport:
     without_importance: tuple[str, ...]
     notes: tuple[str, ...]
     dry_run: bool
+    files: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -77,27 +121,29 @@ class Timing:
 
 
 def make_report(
-    recipe: str,
-    plan: Sequence[Assignment],
+    made: Plan,
     matrix: ImportanceMatrix | None,
     losses: Mapping[str, Loss],
     timing: Timing,
+    files: Sequence[Path] = (),
 ) -> QuantizeReport:
     """Sum up a run, or a dry one, which has no losses.
 
     Args:
-        recipe: its name.
-        plan: of all tensors.
+        made: what was planned.
         matrix: the importance matrix, if one was given.
         losses: by tensor name; empty for a dry run.
         timing: of the run.
+        files: of the output.
     """
+    plan = made.assignments
     weights = sum(a.source.weights for a in plan)
     nbytes = sum(a.info.nbytes for a in plan)
     missing = () if matrix is None else tuple(_without_importance(plan, matrix))
     return QuantizeReport(
-        recipe=recipe,
+        recipe=made.name,
         tensors=tuple(_tensor(a, matrix, losses.get(a.source.name)) for a in plan),
+        layers=tuple(_layers(plan, losses)),
         weights=weights,
         bits_per_weight=8 * nbytes / max(1, weights),
         bytes=nbytes,
@@ -105,23 +151,52 @@ def make_report(
         seconds=timing.seconds,
         threads=timing.threads,
         without_importance=missing,
-        notes=(*_notes_on_types(plan, losses), *_notes_on_importance(plan, matrix, missing)),
+        notes=(
+            *made.notes,
+            *_notes_on_types(plan),
+            *_notes_on_importance(plan, matrix, missing),
+        ),
         dry_run=not losses,
+        files=tuple(str(path) for path in files),
     )
 
 
 def _tensor(a: Assignment, matrix: ImportanceMatrix | None, loss: Loss | None) -> QuantizedTensor:
-    weighed = matrix is not None and a.source.name in matrix.entries
+    entry = None if matrix is None else matrix.entries.get(a.source.name)
     return QuantizedTensor(
         name=a.source.name,
         type=a.type.name,
         bytes=a.info.nbytes,
         rmse=None if loss is None else loss.rmse,
-        weighted_rmse=loss.weighted_rmse if loss is not None and weighed else None,
+        weighted_rmse=loss.weighted_rmse if loss is not None and entry is not None else None,
         error=None if loss is None else loss.error,
         source_type=a.source.type.name,
         fallback_from=a.fallback_from,
+        worst=None if loss is None else _worst(loss),
+        unseen_experts=0 if entry is None else entry.unseen,
+        zero_importance=0.0 if entry is None else entry.zero_share,
     )
+
+
+def _layers(plan: Sequence[Assignment], losses: Mapping[str, Loss]) -> Iterator[QuantizedLayer]:
+    groups: dict[int | None, list[Assignment]] = {}
+    for a in plan:
+        groups.setdefault(role_of(a.source.name)[1], []).append(a)
+    for layer in sorted(groups, key=lambda n: (n is None, n)):
+        group = groups[layer]
+        errors = [losses[a.source.name].error * a.source.weights for a in group if losses]
+        yield QuantizedLayer(
+            layer=layer,
+            bytes=sum(a.info.nbytes for a in group),
+            error=sum(errors) / sum(a.source.weights for a in group) if losses else None,
+        )
+
+
+def _worst(loss: Loss) -> WorstBlock | None:
+    if loss.worst is None:
+        return None
+    rmse = (loss.worst.squared / loss.worst.weights) ** 0.5
+    return WorstBlock(loss.worst.row, loss.worst.block, rmse, loss.worst.weighted / loss.weighted)
 
 
 def _without_importance(plan: Sequence[Assignment], matrix: ImportanceMatrix) -> Iterator[str]:
@@ -133,7 +208,7 @@ def _without_importance(plan: Sequence[Assignment], matrix: ImportanceMatrix) ->
             yield name
 
 
-def _notes_on_types(plan: Sequence[Assignment], losses: Mapping[str, Loss]) -> Iterator[str]:
+def _notes_on_types(plan: Sequence[Assignment]) -> Iterator[str]:
     odd = [a for a in plan if a.fallback_from]
     if odd:
         share = sum(a.source.weights for a in odd) / sum(a.source.weights for a in plan)
@@ -145,9 +220,10 @@ def _notes_on_types(plan: Sequence[Assignment], losses: Mapping[str, Loss]) -> I
             f"{len(odd):,} tensors ({share:.1%} of the weights) have rows that are not whole "
             f"blocks of the recipe's format: {', '.join(named)}."  # each: nothing falls back unseen
         )
-    clipped = [f"{name} ({loss.clipped:,})" for name, loss in losses.items() if loss.clipped]
-    if clipped:
-        yield f"Weights beyond F16's largest number were held there: {some(clipped, _LISTED)}."
+    again = [f"{a.source.name} ({a.source.type.name})" for a in plan
+             if a.type != a.source.type and a.source.type.name not in FLOAT_TYPES]  # fmt: skip
+    if again:
+        yield f"Quantized already, and rounded a second time: {some(again, _LISTED)}."
 
 
 def _notes_on_importance(

@@ -6,8 +6,8 @@ our file and llama.cpp's (`llama_model_quantize`) made with it; all are held aga
 
     python tests/bench/divergence.py CHECKPOINT --calibration TEXT --evaluation TEXT
 
-Prints a line a draw, then the geometric mean of the ratios and the worst. Never evaluate on what
-was calibrated on.
+Prints, for each type, a line a draw, then the geometric mean of the ratios and the worst. Never
+evaluate on what was calibrated on.
 """
 
 import argparse
@@ -64,10 +64,11 @@ def measure(options: argparse.Namespace, folder: Path) -> Comparison:
         text.write_text(draw(calibration, number, options.draws), encoding="utf-8")
         imatrix = folder / f"{number}-imatrix.gguf"
         collect(full, imatrix, texts=[text], device="cpu", chunks=options.calibration_chunks)
-        ours, theirs = folder / f"{number}-ours.gguf", folder / f"{number}-theirs.gguf"
-        quantize(full, ours, type=options.type, imatrix=imatrix)
-        quantize_with_llama(full, theirs, imatrix, options.type)
-        files += [ours, theirs]
+        for recipe in options.type:
+            ours, theirs = (folder / f"{recipe}-{number}-{who}.gguf" for who in ("ours", "theirs"))
+            quantize(full, ours, type=recipe, imatrix=imatrix)
+            quantize_with_llama(full, theirs, imatrix, recipe)
+            files += [ours, theirs]
     return compare(full, files, options.evaluation, chunks=options.chunks, device="cpu")
 
 
@@ -77,27 +78,27 @@ def main() -> None:
     parser.add_argument("checkpoint", type=Path)
     parser.add_argument("--calibration", type=Path, required=True)
     parser.add_argument("--evaluation", type=Path, required=True)
-    parser.add_argument("--type", default="Q4_K_M")
+    parser.add_argument("--type", nargs="+", default=["Q4_K_M"])
     parser.add_argument("--draws", type=int, default=3)
     parser.add_argument("--calibration-chunks", type=int, default=100)
     parser.add_argument("--chunks", type=int, default=120)
     options = parser.parse_args()
     with TemporaryDirectory() as folder:
         found = measure(options, Path(folder))
-    print(
-        f"{options.checkpoint.name} {options.type}: F16 perplexity {found.reference.perplexity:.4f}"
-    )
-    ratios = []
-    for ours, theirs in zip(found.candidates[::2], found.candidates[1::2], strict=True):
-        ratios.append(ours.kl / theirs.kl)
-        print(json.dumps({
-            "ours": ours.kl, "theirs": theirs.kl, "ratio": ratios[-1], "error": ours.kl_error,
-            "perplexity_ratio": ours.perplexity_ratio,
-            "their_perplexity_ratio": theirs.perplexity_ratio,
-            "same_top": ours.same_top, "their_same_top": theirs.same_top,
-        }))  # fmt: skip
-    mean = math.exp(sum(map(math.log, ratios)) / len(ratios))
-    print(f"geometric mean {mean:.4f}, worst {max(ratios):.4f}")
+    print(f"{options.checkpoint.name}: F16 perplexity {found.reference.perplexity:.4f}")
+    pairs = list(zip(found.candidates[::2], found.candidates[1::2], strict=True))
+    for place, recipe in enumerate(options.type):
+        ratios = []
+        for ours, theirs in pairs[place :: len(options.type)]:
+            ratios.append(ours.kl / theirs.kl)
+            print(json.dumps({
+                "ours": ours.kl, "theirs": theirs.kl, "ratio": ratios[-1], "error": ours.kl_error,
+                "perplexity_ratio": ours.perplexity_ratio,
+                "their_perplexity_ratio": theirs.perplexity_ratio,
+                "same_top": ours.same_top, "their_same_top": theirs.same_top,
+            }))  # fmt: skip
+        mean = math.exp(sum(map(math.log, ratios)) / len(ratios))
+        print(f"{recipe}: geometric mean {mean:.4f}, worst {max(ratios):.4f}")
 
 
 if __name__ == "__main__":

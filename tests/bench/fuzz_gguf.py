@@ -46,6 +46,9 @@ def write_seed(path: Path) -> bytes:
         "tokenizer.ggml.tokens": ["a", "bc", "déf", ""],
         "tokenizer.ggml.scores": [0.5, -1.0, 2.0, 0.0],
         "empty": "",
+        "split.no": KeyValue(ValueType.UINT16, 0),
+        "split.count": KeyValue(ValueType.UINT16, 1),
+        "split.tensors.count": KeyValue(ValueType.INT32, 3),
     }
     for kind in ValueType:
         if kind not in (ValueType.STRING, ValueType.ARRAY):

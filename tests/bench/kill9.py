@@ -1,10 +1,13 @@
-"""Kill a command that writes a file, at random moments, and see that no half-file is left (Linux).
+"""Kill a command that writes a file, at random moments, and see what is left (Linux).
 
     python tests/bench/kill9.py [-n 20] OUTPUT COMMAND...
 
 Each time: the command is started, killed with SIGKILL by its pid after a random part of the time a
 whole run takes, and nothing may exist under OUTPUT. At the end the command must succeed, and only
-OUTPUT may be there.
+OUTPUT may be there, with the bytes of the run that nobody killed.
+
+If the command has --resume, what a kill leaves stays for the next run, which goes on from there;
+else it is removed.
 """
 
 import argparse
@@ -12,7 +15,22 @@ import random
 import subprocess
 import sys
 import time
+from hashlib import sha256
 from pathlib import Path
+
+
+def digest(path: Path) -> str:
+    """Return a file's SHA-256."""
+    with path.open("rb") as file:
+        hashed = sha256()
+        while chunk := file.read(1 << 24):
+            hashed.update(chunk)
+    return hashed.hexdigest()
+
+
+def left(directory: Path) -> list[Path]:
+    """Return what a killed run left."""
+    return list(directory.glob(".edgequant-*"))
 
 
 def main() -> None:
@@ -24,16 +42,23 @@ def main() -> None:
     parser.add_argument("command", nargs=argparse.REMAINDER)
     args = parser.parse_args()
     output: Path = args.output
+    resumes = "--resume" in args.command
     if output.exists():
         sys.exit(f"{output} exists already")
     started = time.monotonic()
     subprocess.run(args.command, check=True, stdout=subprocess.DEVNULL)
     whole = time.monotonic() - started
-    size = output.stat().st_size
+    expected = digest(output)
+    print(f"a whole run takes {whole:.2f} s and writes {output.stat().st_size:,} bytes")
     output.unlink()
-    print(f"a whole run takes {whole:.2f} s and writes {size:,} bytes")
     rng = random.Random(args.seed)
-    killed = 0
+    killed = finished = 0
+
+    def check() -> None:
+        if digest(output) != expected or left(output.parent):
+            sys.exit(f"FAILED: {output} has other bytes, or files are left beside it")
+        output.unlink()
+
     while killed < args.n:
         wait = rng.uniform(0, whole)
         process = subprocess.Popen(
@@ -41,23 +66,34 @@ def main() -> None:
         )
         try:
             process.wait(wait)
-            output.unlink()  # it was faster this time; not a kill
-            continue
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
+        else:
+            finished += 1  # it was faster this time; not a kill
+            check()
+            continue
         killed += 1
-        rest = list(output.parent.glob(".edgequant-*.partial"))
-        left = sum(path.stat().st_size for path in rest)
-        print(f"kill {killed:2} after {wait:5.2f} s: {len(rest)} partial files, {left:,} bytes")
-        for path in rest:
-            path.unlink()
+        rest = left(output.parent)
+        nbytes = sum(path.stat().st_size for path in rest)
+        tensors = sum(
+            max(0, len(path.read_bytes().splitlines()) - 1)
+            for path in rest
+            if path.suffix == ".journal"
+        )
+        print(
+            f"kill {killed:2} after {wait:5.2f} s: {len(rest)} files, {nbytes:,} bytes, "
+            f"{tensors} tensors in the journal",
+            flush=True,
+        )
         if output.exists():
             sys.exit(f"FAILED: {output} exists after a kill, {output.stat().st_size:,} bytes")
+        if not resumes:
+            for path in rest:
+                path.unlink()
     subprocess.run(args.command, check=True, stdout=subprocess.DEVNULL)
-    if output.stat().st_size != size:
-        sys.exit(f"FAILED: the run after the kills wrote {output.stat().st_size:,} bytes")
-    print(f"{killed} kills, no file under the final name, and the run after them is whole")
+    check()
+    print(f"{killed} kills and {finished + 1} whole runs, all with the bytes of the first")
 
 
 if __name__ == "__main__":

@@ -139,6 +139,21 @@ def test_an_importance_matrix_shows_its_coverage(imatrix: Path) -> None:
     }  # fmt: skip
 
 
+def test_parts_are_listed_as_one(tmp_path: Path) -> None:
+    infos = [TensorInfo(f"t{i}", BLOCK_TYPES["F32"], (64,)) for i in range(3)]
+    with open_output(tmp_path / "m.gguf", {"a.b": 1}, infos, part_nbytes=600) as output:
+        for info in infos:
+            output.append(info.name, np.zeros((1, 256), np.uint8))
+    paths = [str(path) for path in output.paths]
+    total = sum(path.stat().st_size for path in output.paths)
+    text = run(paths[0])
+    assert f"{total:,} bytes in 3 files, GGUF version 3" in text
+    assert all(name in text for name in ("t0", "t1", "t2", "a.b"))
+    assert "split." not in text
+    report = json.loads(run(paths[0], "--json"))
+    assert (report["files"], report["bytes"]) == (paths, total)
+
+
 def test_a_file_of_keys_alone(tmp_path: Path) -> None:
     path = tmp_path / "vocabulary.gguf"
     with open_output(path, {"general.type": 5}, []):

@@ -10,6 +10,7 @@ from bench.make_checkpoint import REAL, write_sparse_model
 from click.testing import Result
 from toys import write_toy, write_toy_importance
 
+from edgequant.cli.plan_table import spans
 from edgequant.model.recipes import RECIPES
 
 
@@ -50,6 +51,56 @@ def test_the_table(toy: Path, tmp_path: Path) -> None:
     assert invoke(toy, "-o", tmp_path / "2.gguf", "--type", "Q8_0", "-q").output == ""
     lossless = invoke(toy, "-o", tmp_path / "3.gguf", "--type", "F16")
     assert "most is lost in" not in lossless.stdout
+
+
+def test_a_target_shows_its_plan(toy: Path, tmp_path: Path, rng: np.random.Generator) -> None:
+    imatrix = write_toy_importance(tmp_path / "i.gguf", rng, layers=1)
+    out = tmp_path / "out.gguf"
+    result = invoke(toy, "-o", out, "--target-bpw", 4.8, "--imatrix", imatrix)
+    assert result.exit_code == 0, result.stderr
+    assert "formats, by layer" in result.stdout
+    assert "ffn_down" in result.stdout
+    assert "mix of at most 4.8 bits per weight" in result.stdout
+    size = out.stat().st_size
+    result = invoke(toy, "--target-size", f"{size / 1000:.3f}K", "--dry-run", "--imatrix", imatrix)
+    assert result.exit_code == 0, result.stderr
+    assert "formats, by layer" in result.stdout
+
+
+def test_what_is_said_of_tensors(toy: Path, tmp_path: Path) -> None:
+    words = ["--type", "Q4_K_M", "--dry-run", "--json"]
+    result = invoke(toy, *words, "--pure", "--output-type", "q8_0",
+                    "--tensor-type", "attn_[qk]=Q5_K", "--tensor-type", "attn_q=Q6_K")  # fmt: skip
+    assert result.exit_code == 0, result.stderr
+    types = {t["name"]: t["type"] for t in json.loads(result.stdout)["tensors"]}
+    assert types["token_embd.weight"] == "Q8_0"  # the output, too
+    assert types["blk.0.attn_q.weight"] == "Q5_K"
+    assert types["blk.0.attn_v.weight"] == "Q4_K"
+    result = invoke(toy, *words, "--keep-output", "--embedding-type", "Q4_0")
+    types = {t["name"]: t["type"] for t in json.loads(result.stdout)["tensors"]}
+    assert types["token_embd.weight"] == "F16"
+
+
+@pytest.mark.parametrize("effort", ["fast", "default", "best"])
+def test_effort(toy: Path, tmp_path: Path, effort: str) -> None:
+    out = tmp_path / "out.gguf"
+    result = invoke(toy, "-o", out, "--type", "Q4_K_S", "--effort", effort)
+    assert result.exit_code == 0, result.stderr
+
+
+def test_requantizing(toy: Path, tmp_path: Path) -> None:
+    once, twice = tmp_path / "1.gguf", tmp_path / "2.gguf"
+    invoke(toy, "-o", once, "--type", "Q8_0")
+    result = invoke(once, "-o", twice, "--type", "Q4_K_M", "--allow-requantize")
+    assert result.exit_code == 0, result.stderr
+    assert "rounded a second time" in result.stdout
+
+
+@pytest.mark.parametrize(("numbers", "text"), [
+    ([], ""), ([3], "3"), ([0, 1, 2, 7], "0-2, 7"), ([0, 2, 3], "0, 2-3"),
+])  # fmt: skip
+def test_layers_in_short(numbers: list[int], text: str) -> None:
+    assert spans(numbers) == text
 
 
 def test_notes_are_shown(tmp_path: Path, rng: np.random.Generator) -> None:

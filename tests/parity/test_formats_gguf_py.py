@@ -10,12 +10,15 @@ from edgequant.blocks import Bytes, Floats
 from edgequant.formats import QuantFormat, dequantize, find, names, quantize
 
 pytestmark = pytest.mark.oracle
-every_format = pytest.mark.parametrize("fmt", [find(n) for n in names()], ids=lambda fmt: fmt.name)
+every_format = pytest.mark.parametrize(
+    "fmt", [find(n) for n in names(encoded=False)], ids=lambda fmt: fmt.name
+)
 HALVES = ("d", "dmin", "m")
 
 
 def theirs(fmt: QuantFormat, data: Bytes) -> Floats:
-    decoded: Floats = gguf.quants.dequantize(data, gguf.GGMLQuantizationType[fmt.name])
+    with np.errstate(over="ignore", invalid="ignore"):
+        decoded: Floats = gguf.quants.dequantize(data, gguf.GGMLQuantizationType[fmt.name])
     return decoded
 
 

@@ -92,7 +92,7 @@ def test_a_file_that_llama_cpp_cannot_load_says_why(
     path.write_bytes(b"root" * 100)
     device = open_device("llama")
     with pytest.raises(DeviceError, match=r"not\.gguf: llama\.cpp cannot load it \(.*magic"):
-        device.load(Graph(), Weights(path, memoryview(b""), {}), context=8)
+        device.load(Graph(), Weights(path, (), {}), context=8)
     assert capfd.readouterr() == ("", "")
 
 

@@ -96,7 +96,7 @@ def tiny(fmt: str = "F32") -> Made:
     graph.add(Linear(256, 3), graph.add(Rows(), x), weight="out")
     table = np.arange(1024, dtype=np.float32).reshape(4, 256) / 100
     made = {"embed": weight("embed", table), "out": weight("out", np.ones((3, 256)), fmt)}
-    return graph, Weights(Path("made"), memoryview(b""), made)
+    return graph, Weights(Path("made"), (), made)
 
 
 def test_what_it_observes_are_squares_of_inputs() -> None:
@@ -143,15 +143,15 @@ def test_what_is_not_finite_ends_in_logits_that_are_not(made: Made) -> None:
     bad[0, :4] = np.float32([np.inf]).view(np.uint8)
     info = weights["blk.0.ffn_up.weight"].info
     damaged = {**weights, info.name: Weight(info, bad)}
-    logits = load((graph, Weights(Path("made"), memoryview(b""), damaged))).run(TOKENS, 0)
+    logits = load((graph, Weights(Path("made"), (), damaged))).run(TOKENS, 0)
     assert not np.isfinite(logits).all()
 
 
 def test_a_format_it_cannot_decode_is_refused_at_load() -> None:
     graph, weights = tiny()
-    odd = Weight(TensorInfo("out", BLOCK_TYPES["IQ1_S"], (3, 256)), np.zeros((3, 50), np.uint8))
-    broken = Weights(Path("made"), memoryview(b""), {**weights, "out": odd})
-    with pytest.raises(UnsupportedError, match="IQ1_S: not a block format"):
+    odd = Weight(TensorInfo("out", BLOCK_TYPES["Q8_K"], (3, 256)), np.zeros((3, 292), np.uint8))
+    broken = Weights(Path("made"), (), {**weights, "out": odd})
+    with pytest.raises(UnsupportedError, match="Q8_K: not a block format"):
         load((graph, broken))
 
 

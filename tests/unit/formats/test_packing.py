@@ -32,6 +32,19 @@ def test_scales_come_back(rng: np.random.Generator) -> None:
     assert np.array_equal(back, (scales, mins))
 
 
+def test_a_four_has_its_first_in_the_lowest_bits() -> None:
+    packed = packing.pack_pairs(np.array([[[1, 0], [2, 0], [3, 0], [0, 3]]], np.uint8))
+    assert packed.tolist() == [[0b00111001, 0b11000000]]
+
+
+def test_fours_come_back(rng: np.random.Generator) -> None:
+    quants = rng.integers(0, 4, (7, 2, 4, 32), dtype=np.uint8)
+    for dtype in (np.uint8, np.float32):
+        out = np.empty(quants.shape, dtype)
+        packing.unpack_pairs(packing.pack_pairs(quants), out)
+        assert np.array_equal(out, quants)
+
+
 @pytest.mark.parametrize("j", [0, 7, 8, 31])
 def test_flag_j_is_bit_j(j: int) -> None:
     bits = np.zeros((1, 32), np.uint8)

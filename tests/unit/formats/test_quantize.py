@@ -9,9 +9,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from edgequant.blocks import Floats
-from edgequant.errors import UnsupportedError
-from edgequant.formats import QuantFormat, dequantize, find, names, quantize
-from edgequant.formats.format import DECODE_WEIGHTS, ENCODE_WEIGHTS, register
+from edgequant.formats import Effort, QuantFormat, dequantize, find, names, quantize
+from edgequant.formats.format import DECODE_WEIGHTS, ENCODE_WEIGHTS
 
 FORMATS = [find(name) for name in names()]
 EXACT = [fmt for fmt in FORMATS if fmt.name in {"F32", "F16", "BF16", "Q8_0"}]
@@ -23,8 +22,13 @@ few = settings(
 )
 
 
-def round_trip(fmt: QuantFormat, rows: Floats, importance: Floats | None = None) -> Floats:
-    return dequantize(fmt, quantize(fmt, rows, importance))
+def round_trip(
+    fmt: QuantFormat,
+    rows: Floats,
+    importance: Floats | None = None,
+    effort: Effort = Effort.DEFAULT,
+) -> Floats:
+    return dequantize(fmt, quantize(fmt, rows, importance, effort=effort))
 
 
 def gaussian(rng: np.random.Generator, rows: int, columns: int) -> Floats:
@@ -36,21 +40,17 @@ def relative_error(rows: Floats, back: Floats) -> float:
     return float(((exact - back) ** 2).sum() / (exact**2).sum())
 
 
-def test_the_first_eleven_are_there() -> None:
-    expected = "F32 F16 Q4_0 Q4_1 Q5_0 Q5_1 Q8_0 Q4_K Q5_K Q6_K BF16"
-    assert set(expected.split()) <= set(names())
-
-
-def test_an_unknown_format_is_refused_with_those_known() -> None:
-    with pytest.raises(UnsupportedError, match="Q9_Z: not a block format") as caught:
-        find("Q9_Z")
-    assert "Q4_K" in caught.value.hint
-
-
-def test_a_layout_of_the_wrong_size_is_refused() -> None:
-    known = find("Q4_K")
-    with pytest.raises(ValueError, match="the layout has 4 bytes, not 144"):
-        register(QuantFormat("Q4_K", np.dtype("<f4"), known.encode, known.decode))
+@every_weighed
+def test_more_effort_loses_no_more(fmt: QuantFormat, rng: np.random.Generator) -> None:
+    rows = gaussian(rng, 64, 512)
+    importance = rng.lognormal(size=512).astype(np.float32)
+    weight = np.sqrt(importance)
+    fast, default, best = (
+        relative_error(weight * rows, weight * round_trip(fmt, rows, importance, effort))
+        for effort in Effort
+    )
+    assert best <= 1.001 * default  # the search sees costs, which are not quite this error
+    assert default <= 1.001 * fast
 
 
 @every_format
@@ -69,7 +69,9 @@ def test_no_rows_are_no_bytes(fmt: QuantFormat) -> None:
 
 # How much of the sum of squares of Gaussian weights may be lost, a little above what was measured.
 LOST = {"F32": 0, "F16": 5e-8, "BF16": 3e-6, "Q8_0": 3e-5, "Q4_0": 6.9e-3, "Q4_1": 5e-3,
-        "Q5_0": 1.7e-3, "Q5_1": 1.2e-3, "Q4_K": 5.2e-3, "Q5_K": 1.25e-3, "Q6_K": 3e-4}  # fmt: skip
+        "Q5_0": 1.7e-3, "Q5_1": 1.2e-3, "Q2_K": 0.072, "Q3_K": 0.0226, "Q4_K": 5.2e-3,
+        "Q5_K": 1.25e-3, "Q6_K": 3e-4, "IQ4_NL": 5.8e-3, "IQ4_XS": 5.8e-3, "MXFP4": 0.0127,
+        "TQ1_0": 0.194, "TQ2_0": 0.194}  # fmt: skip
 
 
 @every_format
@@ -88,9 +90,15 @@ def test_gaussian_weights_come_back(fmt: QuantFormat, rng: np.random.Generator) 
     smallest=st.integers(-46, 38),
     widths=st.tuples(st.integers(0, 84), st.integers(0, 84)),
     gaps=st.floats(0, 1),
+    effort=st.sampled_from(Effort),
 )
 def test_finite_in_finite_out(
-    fmt: QuantFormat, seed: int, smallest: int, widths: tuple[int, int], gaps: float
+    fmt: QuantFormat,
+    seed: int,
+    smallest: int,
+    widths: tuple[int, int],
+    gaps: float,
+    effort: Effort,
 ) -> None:
     rng = np.random.default_rng(seed)
 
@@ -101,8 +109,8 @@ def test_finite_in_finite_out(
         return np.minimum(values, np.finfo(np.float32).max).astype(np.float32)
 
     rows = scattered((2, 256), widths[0]) * rng.choice([-1, 1], (2, 256)).astype(np.float32)
-    assert np.isfinite(round_trip(fmt, rows)).all()
-    assert np.isfinite(round_trip(fmt, rows, scattered((256,), widths[1]))).all()
+    for importance in (None, scattered((256,), widths[1])):
+        assert np.isfinite(round_trip(fmt, rows, importance, effort)).all()
 
 
 @every_format
@@ -172,7 +180,7 @@ def test_the_work_needs_little_room(fmt: QuantFormat, rng: np.random.Generator) 
     _, decoding = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert encoding - encoded.nbytes < 12 * 4 * ENCODE_WEIGHTS
-    assert decoding - encoded.nbytes - decoded.nbytes < 2 * 4 * DECODE_WEIGHTS
+    assert decoding - encoded.nbytes - decoded.nbytes < 3 * 4 * DECODE_WEIGHTS
 
 
 @pytest.mark.parametrize("fmt", EXACT, ids=lambda fmt: fmt.name)
@@ -199,7 +207,7 @@ def test_an_important_column_is_kept_better(fmt: QuantFormat, rng: np.random.Gen
             (np.square(rows - round_trip(fmt, rows, importance)))[:, column].sum()
             for importance in (plain, stressed)
         ]
-        assert errors[1] < 0.8 * errors[0]
+        assert errors[1] < (1 if fmt.name == "MXFP4" else 0.8) * errors[0]  # it has powers of two
 
 
 @every_weighed
@@ -215,6 +223,9 @@ def test_columns_never_reached_keep_their_weights(
     assert np.isfinite(back).all()
     assert relative_error(rows, back) < 2 * LOST[fmt.name]
 
+
+# Half a step of 16 levels, and rounding of scales; or of the steps nearest to the largest weight.
+HALF_STEP = {"MXFP4": 0.17, "TQ1_0": 0.36, "TQ2_0": 0.36}
 
 BLOCKS = {
     "constant": np.full(256, 0.37),
@@ -232,9 +243,10 @@ BLOCKS = {
 @pytest.mark.parametrize("known", [False, True])
 def test_special_blocks_come_back(fmt: QuantFormat, block: Floats, known: bool) -> None:
     rows = np.stack([block, block / 3]).astype(np.float32)
-    back = round_trip(fmt, rows, np.ones(256, np.float32) if known else None)
-    # Half a step of 16 levels, and rounding of scales.
-    assert np.abs(back - rows).max() <= 0.08 * np.ptp(np.r_[rows[0], 0])
+    most = HALF_STEP.get(fmt.name, 0.08) * np.ptp(np.r_[rows[0], 0])
+    for effort in Effort:
+        back = round_trip(fmt, rows, np.ones(256, np.float32) if known else None, effort)
+        assert np.abs(back - rows).max() <= most
 
 
 @every_format

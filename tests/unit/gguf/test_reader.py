@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from edgequant.blocks import BLOCK_TYPES, TensorInfo
-from edgequant.errors import GGUFError, UnsupportedError
+from edgequant.errors import GGUFError
 from edgequant.gguf.reader import open_file
 from edgequant.gguf.spec import KeyValue, ValueType, typed
 from edgequant.gguf.writer import open_output
@@ -91,8 +91,8 @@ def test_tensors_are_views_in_rows(forge: Any) -> None:
     assert weights["early"].data.tobytes() == bytes(range(32))
     assert weights["late"].data.tobytes() == bytes(range(64, 80))
     assert weights.path == forge.path
-    assert weights.mapping.nbytes == file.nbytes == forge.path.stat().st_size
-    assert weights.mapping.readonly
+    assert weights.mappings[0].nbytes == file.nbytes == forge.path.stat().st_size
+    assert weights.mappings[0].readonly
     with pytest.raises(ValueError, match="read-only"):
         weights["early"].data[0, 0] = 1
 
@@ -106,22 +106,13 @@ def test_alignment_is_obeyed(forge: Any) -> None:
         assert set(file.weights()["b"].data.ravel().tolist()) == {2}
 
 
-def test_a_part_of_a_model_is_listed_and_not_loaded(forge: Any) -> None:
-    keys = [forge.key("split.count", ValueType.UINT16, b"\x03\x00")]
-    file = forge.open(forge.file(keys, [forge.tensor("a", [8])], bytes(32)))
-    assert list(file.tensors) == ["a"]
-    with pytest.raises(UnsupportedError, match=r"forged.gguf: is one of 3 parts of a model\.") as e:
-        file.weights()
-    assert "--merge" in e.value.hint
-
-
 def test_views_outlive_the_file(forge: Any) -> None:
     with forge.open(forge.file(tensors=[forge.tensor("a", [8])], data=bytes(range(32)))) as file:
         weights = file.weights()
         rows = weights["a"].data
     file.close()
     assert rows.tobytes() == bytes(range(32))
-    assert weights.mapping[:4] == b"GGUF"
+    assert weights.mappings[0][:4] == b"GGUF"
     with pytest.raises(ValueError, match="closed"):
         file.weights()
 

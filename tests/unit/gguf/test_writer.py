@@ -7,7 +7,6 @@ import subprocess
 import sys
 import tracemalloc
 from collections.abc import Iterator
-from io import FileIO
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ import pytest
 from edgequant.blocks import BLOCK_TYPES, TensorInfo
 from edgequant.errors import FileError, GGUFError
 from edgequant.gguf.destination import check_output
+from edgequant.gguf.layout import lay_out
 from edgequant.gguf.reader import open_file
 from edgequant.gguf.spec import KeyValue, ValueType, array, boolean, f32, string, u32
 from edgequant.gguf.writer import Output, open_output
@@ -314,10 +314,11 @@ def test_space_is_asked_for_before_the_first_byte(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="has no disk that is always full")
 def test_a_disk_that_fills_up_is_named() -> None:
-    with FileIO("/dev/full", "wb") as file:
-        output = Output(Path("out.gguf"), file, INFOS, 32)
-        with pytest.raises(FileError, match=r"out.gguf: its disk or quota is full"):
-            fill(output)
+    path = Path("out.gguf")
+    output = Output(path, lay_out(path, KEYS, INFOS), [Path("/dev/full")], kept=[0])
+    with pytest.raises(FileError, match=r"out.gguf: its disk or quota is full"):
+        fill(output)
+    output.abandon()
 
 
 @POSIX

@@ -5,7 +5,7 @@ import pytest
 from edgequant.blocks import BLOCK_TYPES, TensorInfo
 from edgequant.errors import UnsupportedError
 from edgequant.model.assignment import Assignment, assign, is_quantized, kind_of, read_sizes
-from edgequant.model.recipes import FALLBACKS, LAST_RESORT, RECIPES, Sizes, find_recipe
+from edgequant.model.recipes import ALIASES, FALLBACKS, LAST_RESORT, RECIPES, Sizes, find_recipe
 from edgequant.model.tensors import Role
 
 
@@ -155,6 +155,8 @@ def test_sizes_from_keys() -> None:
 
 def test_an_unknown_recipe_lists_those_known() -> None:
     assert find_recipe("q4_k_m") is RECIPES["Q4_K_M"]
+    for alias, name in ALIASES.items():
+        assert find_recipe(alias) is RECIPES[name]
     with pytest.raises(UnsupportedError, match="Q4_K_X: not a recipe") as caught:
         find_recipe("Q4_K_X")
-    assert all(name in caught.value.hint for name in RECIPES)
+    assert all(name in caught.value.hint for name in (*RECIPES, *ALIASES))

@@ -25,9 +25,11 @@ from edgequant.gguf.spec import KeyValue, ValueType
 from edgequant.gguf.writer import open_output
 from edgequant.model.imatrix_file import write_importance
 from edgequant.model.importance import Entry, ImportanceMatrix
+from edgequant.model.overrides import read_overrides
 from edgequant.model.recipes import RECIPES
 from edgequant.stages import recode
 from edgequant.stages.quantize import quantize
+from edgequant.stages.quantize_plan import Wish
 
 
 @pytest.fixture
@@ -41,7 +43,7 @@ def decoded(path: Path, name: str) -> np.ndarray:
         return dequantize(find(weight.type.name), weight.data)
 
 
-@pytest.mark.parametrize("recipe", RECIPES)
+@pytest.mark.parametrize("recipe", [name for name in RECIPES if not RECIPES[name].blind])
 def test_the_file_is_what_the_formats_make_of_the_weights(
     tmp_path: Path, toy: Path, recipe: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -138,7 +140,7 @@ def test_rows_that_do_not_divide_are_listed_and_strict_forbids_them(
     assert "token_embd.weight (288 columns: Q8_0, not Q6_K)" in note
     assert note.count(" columns: ") == 13
     with pytest.raises(UnsupportedError, match="rows of 13 tensors are not whole blocks") as caught:
-        quantize(source, tmp_path / "strict.gguf", type="Q4_K_M", strict=True)
+        quantize(source, tmp_path / "strict.gguf", type=Wish("Q4_K_M", strict=True))
     assert "blk.0.attn_q.weight (288 columns, Q4_K -> Q5_0)" in caught.value.what
     assert "and 5 more" in caught.value.what
     assert not (tmp_path / "strict.gguf").exists()
@@ -207,9 +209,10 @@ def test_zeros_in_the_importance_never_make_nan(
         values, before = decoded(out, t.name), decoded(source, t.name)
         assert np.isfinite(values).all()
         lost = np.sum((values - before) ** 2) / np.sum(before.astype(float) ** 2)
-        assert lost < 0.02, t
+        bound = 0.02 if BLOCK_TYPES[t.type].bits_per_weight > 4 else 0.4
+        assert lost < bound, t
         assert t.error is not None
-        assert t.error < 0.02
+        assert t.error < bound
     if RECIPES[recipe].mixes:
         assert any(n.startswith("Columns whose input was always zero") for n in report.notes)
 
@@ -264,17 +267,21 @@ def test_quantizing_twice_is_refused_but_copies_are_not(tmp_path: Path, toy: Pat
     assert "start from the F16" in caught.value.hint
 
 
-def test_weights_beyond_f16_are_held_and_counted(tmp_path: Path, rng: np.random.Generator) -> None:
+def test_weights_beyond_f16_are_refused(tmp_path: Path, rng: np.random.Generator) -> None:
     """llama.cpp's issue 13722: infinities."""
     arrays = toy_arrays(rng)
-    arrays["blk.0.attn_q.weight"][3, :2] = 70000, -1e9
-    source = write_model(tmp_path / "toy.gguf", arrays, toy_keys(), "F32")
-    report = quantize(source, tmp_path / "out.gguf", type="F16")
-    assert report.notes == (
-        "Weights beyond F16's largest number were held there: blk.0.attn_q.weight (2).",
-    )
-    held = decoded(tmp_path / "out.gguf", "blk.0.attn_q.weight")[3, :2]
-    np.testing.assert_array_equal(held, [65504, -65504])
+    arrays["blk.0.attn_q.weight"][3, 1:3] = -1e9, 70000
+    source = write_model(tmp_path / "toy.gguf", arrays, toy_keys(), "BF16")
+    out = tmp_path / "out.gguf"
+    with pytest.raises(
+        GGUFError,
+        match=r"'blk.0.attn_q.weight': the weight at row 3, column 1 is -9.*, beyond F16's 65,504",
+    ):
+        quantize(source, out, type="F16")
+    assert not out.exists()
+    kept = read_overrides(patterns=["blk.0.attn_q=bf16"])
+    quantize(source, out, type=Wish("F16", overrides=kept))
+    assert decoded(out, "blk.0.attn_q.weight")[3, 1] == pytest.approx(-1e9, rel=0.01)
 
 
 def make_link(source: Path, path: Path) -> None:
@@ -314,11 +321,8 @@ def test_what_is_not_a_model(tmp_path: Path, rng: np.random.Generator) -> None:
     imatrix = write_toy_importance(tmp_path / "i.gguf", rng)
     with pytest.raises(UnsupportedError, match="an importance matrix, not a model file"):
         quantize(imatrix, tmp_path / "out.gguf", type="Q4_K_M")
-    part = write_model(tmp_path / "p.gguf", toy_arrays(rng), toy_keys() | {"split.count": 3})
-    with pytest.raises(UnsupportedError, match="one of 3 parts"):
-        quantize(part, tmp_path / "out.gguf", type="Q4_K_M")
     with pytest.raises(UnsupportedError, match="NOPE: not a recipe"):
-        quantize(part, tmp_path / "out.gguf", type="NOPE")
+        quantize(imatrix, tmp_path / "out.gguf", type="NOPE")
 
 
 def test_integer_matrices_are_refused(tmp_path: Path) -> None:

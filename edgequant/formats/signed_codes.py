@@ -1,0 +1,139 @@
+"""Superblocks whose sub-blocks have a signed scale and no min: s = d c, c a code of either sign.
+
+At fixed levels the error of a sub-block is Q (s - R / Q)² and a constant, so under any d its best
+code is the one nearest to R / (Q d), and the sum of what is lost chooses d:
+
+1. d is tried with the largest scale at several codes of either sign, which matters most where codes
+   are few; the d that loses least stays;
+2. `sweeps` times: d by least squares with codes and levels fixed, rounded to float16; then every
+   code is moved by one, levels reassigned and the true error compared. Nothing is kept that is not
+   better.
+
+It does not know layouts, or where costs come from; the terms are those of `search`.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from edgequant.blocks import Floats
+from edgequant.formats.search import blend, inverse, to_half
+from edgequant.formats.symmetric import SymmetricFit
+
+MOVES = (1, -1)
+
+
+@dataclass(frozen=True)
+class SignedCodes:
+    """What is stored: d (n,), float16 values, and scales (n, each), whole numbers."""
+
+    d: Floats
+    scales: Floats
+
+
+@dataclass(frozen=True)
+class SignedRange:
+    """Which codes there are, and what to try for d.
+
+    Attributes:
+        each: sub-blocks of a superblock.
+        low: the lowest code.
+        high: the highest.
+        aims: codes, not whole, that the scale of largest magnitude is aimed at.
+    """
+
+    each: int
+    low: int
+    high: int
+    aims: tuple[float, ...]
+
+
+def signed_codes(
+    fit: SymmetricFit, scale: Floats, codes: SignedRange, *, sweeps: int
+) -> SignedCodes:
+    """Choose codes near s, (n x each,); leaves `fit.levels` nearest under them."""
+    state = _Signed(fit, codes, scale)
+    for _ in range(sweeps):
+        state.refit()
+        for step in MOVES:
+            state.move(step)
+    state.assign()
+    return SignedCodes(state.d, state.codes.reshape(-1, codes.each))
+
+
+class _Signed:
+    """Codes and d on their way down, with the true error of each sub-block."""
+
+    def __init__(self, fit: SymmetricFit, codes: SignedRange, scale: Floats) -> None:
+        self.fit, self.each = fit, codes.each
+        self.low, self.high = np.float32(codes.low), np.float32(codes.high)
+        fit.assign(scale)
+        self.sums = fit.sums()
+        self.d, self.codes = self._grid(codes.aims)
+        self._d = np.repeat(self.d, self.each)
+        self.error, self.sums = self._try(self.codes, self._d)
+
+    def _grid(self, aims: tuple[float, ...]) -> tuple[Floats, Floats]:
+        """Return d (n,) and codes (n x each,) by step 1."""
+        q, r = (np.ascontiguousarray(part.reshape(-1, self.each).T) for part in self.sums)
+        ideal = r * inverse(q)
+        at = np.abs(ideal).argmax(0)
+        largest = np.take_along_axis(ideal, at[None], 0)[0]
+        d, codes, least = self._codes(largest, aims[0], ideal, q)
+        for aim in aims[1:]:
+            other_d, other_codes, lost = self._codes(largest, aim, ideal, q)
+            better = lost < least
+            blend(d, other_d, better)
+            blend(codes, other_codes, np.broadcast_to(better, codes.shape))
+            blend(least, lost, better)
+        return d, codes.T.reshape(-1)
+
+    def _codes(
+        self, largest: Floats, aim: float, ideal: Floats, q: Floats
+    ) -> tuple[Floats, Floats, Floats]:
+        """Return d (n,), codes (each, n) and the sum of Q (s - R / Q)², (n,), at one aim."""
+        d = to_half(largest / np.float32(aim))
+        codes = ideal * inverse(d)
+        np.rint(codes, out=codes)
+        np.clip(codes, self.low, self.high, out=codes)
+        missed = codes * d
+        missed -= ideal
+        lost: Floats = np.einsum("en,en,en->n", q, missed, missed)
+        return d, codes, lost
+
+    def assign(self) -> None:
+        """Put the levels of the codes kept into `fit.levels`."""
+        self.fit.assign(self.codes * self._d)
+
+    def _try(self, codes: Floats, d: Floats) -> tuple[Floats, Floats]:
+        """Return the error, short of sum w x², and the sums, levels reassigned."""
+        s = codes * d
+        self.fit.assign(s)
+        sums = self.fit.sums()
+        return s * (s * sums[0] - 2 * sums[1]), sums
+
+    def refit(self) -> None:
+        """Refit d of every superblock; keep it where the error falls."""
+        q, r = self.sums
+        d = to_half(self._total(self.codes * r) * inverse(self._total(self.codes * self.codes * q)))
+        wide = np.repeat(d, self.each)
+        error, sums = self._try(self.codes, wide)
+        better = self._total(error) < self._total(self.error)
+        blend(self.d, d, better)
+        each_better = np.repeat(better, self.each)
+        blend(self._d, wide, each_better)
+        blend(self.error, error, each_better)
+        blend(self.sums, sums, each_better)
+
+    def move(self, step: int) -> None:
+        """Move every code by `step`."""
+        codes = np.clip(self.codes + np.float32(step), self.low, self.high)
+        error, sums = self._try(codes, self._d)
+        better = error < self.error
+        blend(self.codes, codes, better)
+        blend(self.error, error, better)
+        blend(self.sums, sums, better)
+
+    def _total(self, values: Floats) -> Floats:
+        total: Floats = values.reshape(-1, self.each).sum(1)
+        return total
