@@ -9,7 +9,7 @@ import errno
 import os
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from hashlib import sha256
 from pathlib import Path
 
@@ -55,14 +55,17 @@ class Draft:
             yield
             return
         first = self.partials[0]
-        with blamed_on(self._path):
-            lock = _lock(first, self._path)
+        lock = None
         try:
+            with blamed_on(self._path):
+                lock = _lock(first, self._path)
             yield
         finally:
-            if _is_open(lock, first) and _size(first) == 0:  # made for the lock alone
-                first.unlink()
-            os.close(lock)
+            if lock is None:  # refused, or interrupted on the way to the lock
+                _drop_unheld(first)
+            else:
+                _drop_empty(lock, first)
+                os.close(lock)
 
     def clear(self) -> None:
         """Empty what an earlier run left, and give its space back."""
@@ -151,20 +154,45 @@ def _lock(path: Path, output: Path) -> int:
     while True:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            _hold(descriptor)
+            if _is_open(descriptor, path):
+                return descriptor
         except BlockingIOError as error:
             os.close(descriptor)
             raise FileError(
                 f"{output}: another process is writing it.",
                 hint="wait for that one, or choose another output name.",
             ) from error
-        except OSError as error:
-            if error.errno not in _NO_LOCKS:
-                os.close(descriptor)
-                raise
-        if _is_open(descriptor, path):
-            return descriptor
+        except BaseException:  # an interrupt, too, must not keep the lock
+            os.close(descriptor)
+            raise
         os.close(descriptor)  # whoever held the lock until now renamed or removed that file
+
+
+def _hold(descriptor: int) -> None:
+    """Take the lock at once, or raise BlockingIOError; some disks have none to take."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        if error.errno not in _NO_LOCKS:
+            raise
+
+
+def _drop_empty(lock: int, path: Path) -> None:
+    """Remove a file that was made for its lock alone, which the caller holds."""
+    if _is_open(lock, path) and _size(path) == 0:
+        path.unlink()
+
+
+def _drop_unheld(path: Path) -> None:
+    """Remove what an interrupt left between making the file and holding it; nobody else's."""
+    with suppress(OSError):  # gone, or held by another process
+        descriptor = os.open(path, os.O_RDWR)
+        try:
+            _hold(descriptor)
+            _drop_empty(descriptor, path)
+        finally:
+            os.close(descriptor)
 
 
 def _is_open(descriptor: int, path: Path) -> bool:

@@ -14,7 +14,7 @@ import pytest
 
 from edgequant.blocks import BLOCK_TYPES, TensorInfo
 from edgequant.errors import FileError
-from edgequant.gguf import writer
+from edgequant.gguf import draft, writer
 from edgequant.gguf.journal import Journal
 from edgequant.gguf.layout import lay_out
 from edgequant.gguf.writer import open_output
@@ -302,6 +302,26 @@ def test_one_process_at_a_time(tmp_path: Path) -> None:
             for info in INFOS:
                 output.append(info.name, rows_of(info))
         path.unlink()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="has no such lock")
+@pytest.mark.parametrize("moment", ["before", "after"])
+def test_an_interrupt_on_the_way_to_the_lock_leaves_nothing(tmp_path: Path, moment: str) -> None:
+    real, calls = draft.fcntl.flock, []
+
+    def interrupted(descriptor: int, operation: int) -> None:
+        calls.append(descriptor)
+        if moment == "after" or len(calls) > 1:
+            real(descriptor, operation)
+        if len(calls) == 1:
+            raise KeyboardInterrupt
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(draft.fcntl, "flock", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            write(tmp_path / "m.gguf", None)
+    assert files(tmp_path) == {}
+    assert write(tmp_path / "m.gguf", None) == [i.name for i in INFOS]
 
 
 @pytest.mark.parametrize("limit", LIMITS)
