@@ -39,7 +39,7 @@ types: ## mypy, strict
 	$(BIN)/mypy
 
 unit: ## The tests that need no oracle; under a minute
-	$(BIN)/pytest tests -m "not oracle and not slow and not shared"
+	$(BIN)/pytest tests -n auto -m "not oracle and not slow and not shared"
 
 parity: ## The tests against llama.cpp, gguf-py, transformers and tokenizers
 	$(BIN)/pytest tests -m oracle

@@ -23,6 +23,8 @@ from edgequant.stages.quantize import quantize
 from edgequant.stages.quantize_plan import Wish
 from edgequant.stages.quantize_report import QuantizeReport
 
+pytestmark = pytest.mark.slow  # some 20 s together: every plan measures every format
+
 SIZES: dict[str, Any] = {"layers": 3, "tied": False, "kv": 64, "ffn": 256}
 
 
