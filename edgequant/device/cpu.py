@@ -62,8 +62,8 @@ class CpuProgram:
             if node.inputs[0].number not in by_value:  # q, k and v share one input
                 total = np.einsum("tc,tc->c", x, x, dtype=np.float64)
                 by_value[node.inputs[0].number] = total.astype(np.float32)
-            assert node.weight is not None
-            sums[node.weight] = Sums(by_value[node.inputs[0].number], len(x))
+            (name,) = node.weights
+            sums[name] = Sums(by_value[node.inputs[0].number], len(x))
 
         step = self._step(tokens, past, len(tokens))
         values = self._walk(step, self._nodes[:-1], watch)
@@ -102,8 +102,8 @@ class CpuProgram:
             inputs = [values[value.number] for value in node.inputs]
             if watch is not None and isinstance(node.op, Linear):
                 watch(node, inputs[0])
-            matrix = None if node.weight is None else self._matrices[node.weight]
-            values[node.output.number] = node.op.reference(inputs, matrix, step)
+            matrices = [self._matrices[name] for name in node.weights]
+            values[node.output.number] = node.op.reference(inputs, matrices, step)
             for value in node.inputs:
                 if self._last_uses[value.number] == index:
                     values.pop(value.number, None)
@@ -134,7 +134,8 @@ def _keep(
     Small vectors are decoded anyway; a table that is only looked up stays as it is.
     """
     budget = int(KEPT_SHARE * free) - cache_bytes
-    multiplied = {node.weight for node in graph.nodes if isinstance(node.op, Linear)}
+    linears = [node for node in graph.nodes if isinstance(node.op, Linear)]
+    multiplied = {name for node in linears for name in node.weights}
     for name, matrix in matrices.items():
         find(matrix.weight.type.name)  # a format we cannot decode is refused before anything runs
         size = 4 * matrix.weight.info.weights

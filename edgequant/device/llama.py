@@ -239,8 +239,9 @@ class LlamaDevice:
         _check_memory(graph, context)
         program = _LlamaProgram(self._library, weights.path, context=context, threads=self.threads)
         for node in graph.nodes:
-            if node.weight is not None and isinstance(node.op, Linear):
-                self._rounded.add(_ROUNDED.get(weights[node.weight].type.name, "q8_K"))
+            if isinstance(node.op, Linear):
+                kinds = (weights[name].type.name for name in node.weights)
+                self._rounded.update(_ROUNDED.get(kind, "q8_K") for kind in kinds)
         self.activations = " + ".join(sorted(self._rounded)) or self.activations
         return program
 

@@ -1,12 +1,13 @@
-"""The two seams of running: a device runs graphs; a GPU has eight verbs.
+"""The two seams of running: a device runs graphs; a GPU has a dozen verbs.
 
 `cpu` implements `Device` and is the definition. A GPU host implements `Gpu`; what all GPUs share
 (binding, planning, recording, replaying) is written once on top of it. Capabilities beyond
 `Program` are protocols of their own, so that an engine that lacks one has no stub for it.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from enum import Enum, auto
 from typing import Protocol, runtime_checkable
 
 import numpy as np
@@ -118,44 +119,92 @@ class Device(Protocol):
 
 
 Buffer = int
-Pipeline = int
 Recording = int
 Ticket = int
+Adopted = Callable[[int], object]
+
+
+class Place(Enum):
+    """Where a buffer lives, by who touches it."""
+
+    DEVICE = auto()  # kernels only; `write` and `read` copy
+    UPLOAD = auto()  # the host writes often, kernels read: device memory the host sees, if any
+    READBACK = auto()  # kernels write, the host reads: cached host memory
 
 
 class Gpu(Protocol):
-    """What a GPU host implements, in buffers and dispatches; handles are its own small integers."""
+    """What a GPU host implements, in buffers and dispatches; handles are its own small integers.
+
+    Submissions run in order, each after the one before has finished and its writes are seen.
+    """
 
     limits: Limits
+    description: str
 
-    def adopt(self, mapping: memoryview) -> Sequence[Buffer]:
-        """Make a file's mapping readable by kernels, in place where the driver allows."""
+    def adopt(self, ranges: Sequence[memoryview], progress: Adopted) -> Sequence[Buffer]:
+        """Make ranges of mapped files readable by kernels, in place where the driver allows.
+
+        Args:
+            ranges: each becomes one buffer, whose address is that of the range's first byte; at
+                most `limits.max_alloc_bytes` each. They are read, never written, and must stay
+                mapped until the buffers are freed.
+            progress: called with bytes as they are copied.
+
+        Raises:
+            DeviceError: no memory, with the sizes.
+        """
         ...
 
-    def alloc(self, nbytes: int) -> Buffer:
-        """Return a zeroed buffer."""
+    def alloc(self, nbytes: int, place: Place = Place.DEVICE) -> Buffer:
+        """Return a zeroed buffer.
+
+        Raises:
+            DeviceError: no memory, with the sizes.
+        """
         ...
 
-    def pipeline(self, kernel: str) -> Pipeline:
-        """Compile, or find in the cache, one kernel."""
+    def address(self, buffer: Buffer) -> int:
+        """Return the address of the buffer's first byte, as kernels see it; 16 divides it."""
         ...
 
-    def record(self, dispatches: Sequence[Dispatch]) -> Recording:
-        """Turn dispatches into something that can be submitted many times."""
+    def free(self, buffer: Buffer) -> None:
+        """Give a buffer back; nothing that uses it may be running."""
+        ...
+
+    def record(self, dispatches: Sequence[Dispatch], *, timed: bool = False) -> Recording:
+        """Turn dispatches into something that can be submitted many times.
+
+        Barriers are put where one dispatch depends on an earlier one, and nowhere else.
+
+        Raises:
+            DeviceError: a kernel does not compile, with its name and what the driver said.
+        """
         ...
 
     def submit(self, recording: Recording) -> Ticket:
-        """Start a recording and return at once."""
+        """Start a recording and return at once; the same may be in flight more than once."""
         ...
 
     def wait(self, ticket: Ticket) -> Sequence[float]:
-        """Wait until it is done; seconds of each dispatch, empty if they are not measured."""
+        """Wait until it is done; seconds of each dispatch of a timed recording, else empty.
+
+        Raises:
+            DeviceError: the device was lost.
+        """
         ...
 
-    def write(self, buffer: Buffer, content: memoryview) -> None:
-        """Copy bytes to the start of a buffer."""
+    def discard(self, recording: Recording) -> None:
+        """Forget a recording that is not in flight."""
         ...
 
-    def read(self, buffer: Buffer) -> memoryview:
-        """Return a buffer's bytes."""
+    def write(self, buffer: Buffer, content: bytes | memoryview, offset: int = 0) -> None:
+        """Copy bytes into a buffer, after all that was submitted before has run."""
+        ...
+
+    def read(self, buffer: Buffer, nbytes: int, offset: int = 0) -> bytes:
+        """Return bytes of a buffer, after all that was submitted before has run."""
+        ...
+
+    def close(self) -> None:
+        """Give everything back."""
         ...

@@ -49,6 +49,6 @@ class Op(Protocol):
         """
         ...
 
-    def reference(self, inputs: Sequence[Array], weight: Matrix | None, step: Step) -> Array:
+    def reference(self, inputs: Sequence[Array], weights: Sequence[Matrix], step: Step) -> Array:
         """Compute the output in float32."""
         ...

@@ -18,7 +18,7 @@ class Add:
             raise ValueError(f"add: the shapes {a} and {b} differ")
         return a
 
-    def reference(self, inputs: Sequence[Array], _weight: Matrix | None, _step: Step) -> Array:
+    def reference(self, inputs: Sequence[Array], _weights: Sequence[Matrix], _step: Step) -> Array:
         """Add."""
         a, b = inputs
         return a + b

@@ -34,7 +34,7 @@ class Attention:
             )
         return queries
 
-    def reference(self, inputs: Sequence[Array], _weight: Matrix | None, step: Step) -> Array:
+    def reference(self, inputs: Sequence[Array], _weights: Sequence[Matrix], step: Step) -> Array:
         """Go by head of the cache and by run of tokens, so that few scores are held at a time."""
         queries = inputs[0].reshape(-1, self.heads_kv, self.heads // self.heads_kv, self.head_dim)
         queries = queries * np.float32(self.head_dim**-0.5)

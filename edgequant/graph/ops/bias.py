@@ -20,8 +20,7 @@ class Bias:
             raise ValueError(f"bias: an input of {x[-1]} columns, a weight of {self.columns}")
         return x
 
-    def reference(self, inputs: Sequence[Array], weight: Matrix | None, _step: Step) -> Array:
+    def reference(self, inputs: Sequence[Array], weights: Sequence[Matrix], _step: Step) -> Array:
         """Add."""
-        assert weight is not None
-        (x,) = inputs
+        (x,), (weight,) = inputs, weights
         return x + weight.vector()

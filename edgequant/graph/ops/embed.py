@@ -18,7 +18,7 @@ class Embed:
         """Return (tokens, columns)."""
         return (TOKENS, self.columns)
 
-    def reference(self, _inputs: Sequence[Array], weight: Matrix | None, step: Step) -> Array:
+    def reference(self, _inputs: Sequence[Array], weights: Sequence[Matrix], step: Step) -> Array:
         """Decode the rows of this step's tokens only."""
-        assert weight is not None
+        (weight,) = weights
         return weight.take(step.tokens)

@@ -20,7 +20,7 @@ class Gate:
             raise ValueError(f"gate: the shapes {a} and {b} differ")
         return a
 
-    def reference(self, inputs: Sequence[Array], _weight: Matrix | None, _step: Step) -> Array:
+    def reference(self, inputs: Sequence[Array], _weights: Sequence[Matrix], _step: Step) -> Array:
         """Compute in one scratch array; exp overflows to infinity where the result is -0."""
         a, b = inputs
         scratch = np.negative(a)

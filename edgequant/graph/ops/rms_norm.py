@@ -28,10 +28,9 @@ class RmsNorm:
             raise ValueError(f"rms_norm: {x[-1]} columns are not whole runs of {self.width}")
         return x
 
-    def reference(self, inputs: Sequence[Array], weight: Matrix | None, _step: Step) -> Array:
+    def reference(self, inputs: Sequence[Array], weights: Sequence[Matrix], _step: Step) -> Array:
         """Compute in float32, as transformers does."""
-        assert weight is not None
-        (x,) = inputs
+        (x,), (weight,) = inputs, weights
         runs = x.reshape(len(x), -1, self.width)
         square = np.mean(np.square(runs), axis=-1, keepdims=True)  # (tokens, runs, 1)
         out: Array = runs * (np.float32(1) / np.sqrt(square + np.float32(self.epsilon)))

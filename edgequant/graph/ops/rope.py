@@ -59,11 +59,11 @@ class Rope:
             raise ValueError(f"rope: {x[-1]} columns are not whole heads of {self.head_dim}")
         return x
 
-    def reference(self, inputs: Sequence[Array], weight: Matrix | None, step: Step) -> Array:
+    def reference(self, inputs: Sequence[Array], weights: Sequence[Matrix], step: Step) -> Array:
         """Rotate; angles are float32 products, their sine and cosine exact to the last bit."""
         (x,) = inputs
         per_position = frequencies(self.base, self.head_dim, self.stretch)
-        if weight is not None:
+        for weight in weights:
             per_position = per_position / weight.vector()
         cos, sin = _turns(per_position.tobytes(), step.past, len(x))
         heads = x.reshape(len(x), -1, self.head_dim)

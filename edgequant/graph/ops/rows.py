@@ -18,7 +18,7 @@ class Rows:
             raise ValueError(f"rows: the first axis of {x} is not tokens")
         return (ROWS, *x[1:])
 
-    def reference(self, inputs: Sequence[Array], _weight: Matrix | None, step: Step) -> Array:
+    def reference(self, inputs: Sequence[Array], _weights: Sequence[Matrix], step: Step) -> Array:
         """Slice."""
         (x,) = inputs
         return x[len(x) - step.rows :]

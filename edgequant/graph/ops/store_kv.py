@@ -28,7 +28,7 @@ class StoreKV:
             raise ValueError(f"store_kv: {keys[-1]} and {values[-1]} columns, a cache of {width}")
         return (0,)
 
-    def reference(self, inputs: Sequence[Array], _weight: Matrix | None, step: Step) -> Array:
+    def reference(self, inputs: Sequence[Array], _weights: Sequence[Matrix], step: Step) -> Array:
         """Copy."""
         place = slice(step.past, step.past + len(step.tokens))
         for cache, x in zip(step.cache[self.layer], inputs, strict=True):

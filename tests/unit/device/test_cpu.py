@@ -80,7 +80,9 @@ def test_it_observes_every_linear(made: Made) -> None:
     assert isinstance(program, Observer)
     first, second = program.observe(TOKENS[:12], 0), program.observe(TOKENS[12:], 12)
     whole = load(made).observe(TOKENS, 0)
-    linears = {node.weight for node in made[0].nodes if isinstance(node.op, Linear)}
+    linears = {
+        name for node in made[0].nodes if isinstance(node.op, Linear) for name in node.weights
+    }
     assert whole.keys() == first.keys() == linears
     for name, sums in whole.items():
         assert sums.in_sum2.dtype == np.float32
