@@ -128,6 +128,7 @@ class Call:
         weights: block types of the node's weights.
         cache: block type of the KV cache: F16 or Q8_0.
         limits: of the GPU.
+        inputs: shapes of the node's inputs, their first axis bound to `tokens` or `rows`.
         exact: keep activations in float32, although the GPU could round them to int8.
     """
 
@@ -138,6 +139,7 @@ class Call:
     weights: tuple[BlockType, ...]
     cache: BlockType
     limits: Limits
+    inputs: tuple[tuple[int, ...], ...] = ()
     exact: bool = False
 
 
