@@ -50,6 +50,7 @@ class Kind(Enum):
     TOKENS = auto()  # the ids of this step's tokens, uint32
     SCRATCH = auto()  # `nbytes` shared by the launches of one node, number `index` of them
     DERIVED = auto()  # `nbytes` made of input `index`, kept as long as that input is
+    TABLE = auto()  # `content`, made by the op on the host and the same in every step
 
 
 @dataclass(frozen=True)
@@ -59,6 +60,7 @@ class Operand:
     `nbytes` is given where the node's shapes do not say it: SCRATCH and DERIVED. A DERIVED operand
     is the same memory for every node that derives the same `tag` from the same value, and a launch
     that would only repeat an earlier one is left out: q, k and v share one rounding of their input.
+    A TABLE is uploaded once at loading; equal contents are one buffer.
     """
 
     kind: Kind
@@ -67,6 +69,7 @@ class Operand:
     writes: bool = False
     nbytes: int = 0
     tag: str = ""
+    content: bytes = b""
 
 
 @dataclass(frozen=True)
