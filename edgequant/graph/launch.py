@@ -49,7 +49,7 @@ class Kind(Enum):
     STEP = auto()  # the step record
     TOKENS = auto()  # the ids of this step's tokens, uint32
     SCRATCH = auto()  # `nbytes` shared by the launches of one node, number `index` of them
-    DERIVED = auto()  # `nbytes` made of input `index`, kept as long as that input is
+    DERIVED = auto()  # `nbytes` made of input `index`, or of the output: -1; kept as long as that
     TABLE = auto()  # `content`, made by the op on the host and the same in every step
 
 
@@ -132,6 +132,8 @@ class Call:
         cache: block type of the KV cache: F16 or Q8_0.
         limits: of the GPU.
         inputs: shapes of the node's inputs, their first axis bound to `tokens` or `rows`.
+        wants: the DERIVED operands that later nodes derive from this node's output, index -1; who
+            can write one beside its output does, and the launch that would have is left out.
         exact: keep activations in float32, although the GPU could round them to int8.
     """
 
@@ -143,6 +145,7 @@ class Call:
     cache: BlockType
     limits: Limits
     inputs: tuple[tuple[int, ...], ...] = ()
+    wants: tuple[Operand, ...] = ()
     exact: bool = False
 
 
