@@ -16,17 +16,23 @@ class NullGpu:
         submitted: what would have run, in order.
         live: the buffers that were not freed.
         places: where each buffer ever made was asked for.
+        free_bytes: what `memory` says.
     """
 
     description = "null GPU"
 
     def __init__(self, limits: Limits) -> None:
         self.limits = limits
+        self.free_bytes: int | None = None
         self.submitted: list[tuple[Dispatch, ...]] = []
         self.live: dict[Buffer, bytearray] = {}
         self.places: dict[Buffer, Place] = {}
         self._timed: set[Ticket] = set()
         self._recordings: list[tuple[tuple[Dispatch, ...], bool]] = []
+
+    def memory(self) -> tuple[int, int] | None:
+        """Return what was said to be free."""
+        return None if self.free_bytes is None else (self.free_bytes, self.free_bytes)
 
     def adopt(self, ranges: Sequence[memoryview], progress: Adopted) -> Sequence[Buffer]:
         """Copy the ranges."""
@@ -87,6 +93,11 @@ class NullGpu:
     def read(self, buffer: Buffer, nbytes: int, offset: int = 0) -> bytes:
         """Return bytes of a buffer."""
         return bytes(self.live[buffer][offset : offset + nbytes])
+
+    def peek(self, buffer: Buffer, nbytes: int, offset: int = 0) -> bytes:
+        """Return bytes of a READBACK buffer."""
+        assert self.places[buffer] is Place.READBACK, "peek is for what the host may see"
+        return self.read(buffer, nbytes, offset)
 
     def close(self) -> None:
         """Forget all buffers."""

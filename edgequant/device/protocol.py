@@ -141,6 +141,10 @@ class Gpu(Protocol):
     limits: Limits
     description: str
 
+    def memory(self) -> tuple[int, int] | None:
+        """Return how many bytes buffers can still take, and of how many; None if nobody says."""
+        ...
+
     def adopt(self, ranges: Sequence[memoryview], progress: Adopted) -> Sequence[Buffer]:
         """Make ranges of mapped files readable by kernels, in place where the driver allows.
 
@@ -203,6 +207,13 @@ class Gpu(Protocol):
 
     def read(self, buffer: Buffer, nbytes: int, offset: int = 0) -> bytes:
         """Return bytes of a buffer, after all that was submitted before has run."""
+        ...
+
+    def peek(self, buffer: Buffer, nbytes: int, offset: int = 0) -> bytes:
+        """Return bytes of a READBACK buffer as they are now.
+
+        The caller has waited for the ticket that wrote them; what came later may still be running.
+        """
         ...
 
     def close(self) -> None:

@@ -3,7 +3,7 @@
 import pytest
 
 from edgequant.device.null import NullGpu
-from edgequant.device.protocol import Gpu
+from edgequant.device.protocol import Gpu, Place
 from edgequant.errors import DeviceError
 from edgequant.graph.launch import Arguments, Dispatch, Limits, Span
 
@@ -20,6 +20,10 @@ def test_every_verb() -> None:
     buffer = gpu.alloc(16)
     gpu.write(buffer, b"abc", 1)
     assert gpu.read(buffer, 4, 1) == b"abc\0"
+    assert gpu.memory() is None
+    null.free_bytes = 100
+    assert gpu.memory() == (100, 100)
+    assert gpu.peek(gpu.alloc(4, Place.READBACK), 2, 1) == b"\0\0"
     assert len({gpu.address(b) for b in (first, second, buffer)}) == 3
     dispatch = Dispatch("add", (), b"", (1, 1, 1), (Span(buffer, 0, 8),), (Span(buffer, 8, 8),))
     recording = gpu.record([dispatch, dispatch])
