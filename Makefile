@@ -14,7 +14,7 @@ export CMAKE_ARGS ?= -DLLAVA_BUILD=OFF -DGGML_NATIVE=OFF -DGGML_AVX2=ON -DGGML_F
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test setup check lint types unit parity format bench golden wheel clean
+.PHONY: help demo test setup check lint types unit parity format shaders bench golden wheel clean
 
 help: ## Print the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /	/' | expand -t 10
@@ -47,6 +47,9 @@ parity: ## The tests against llama.cpp, gguf-py, transformers and tokenizers
 format: ## Let ruff rewrite
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+shaders: $(VENV)/.installed ## Compile the shaders that changed, and print the structs they share
+	$(BIN)/python shaders/build.py
 
 bench: ## Speed and memory of this machine, side by side with llama.cpp
 	$(BIN)/python tests/bench/bench_formats.py
