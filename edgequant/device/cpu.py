@@ -7,6 +7,7 @@ text.
 
 import os
 from collections.abc import Callable, Mapping
+from math import prod
 
 import numpy as np
 
@@ -18,8 +19,8 @@ from edgequant.errors import DeviceError
 from edgequant.formats.format import find
 from edgequant.formats.matrix import Matrix
 from edgequant.graph import Array, Graph, Node, Step
+from edgequant.graph.caches import caches
 from edgequant.graph.ops.linear import Linear
-from edgequant.graph.ops.store_kv import StoreKV
 
 KEPT_SHARE = 0.5  # of the memory that is free at load; the rest is for the cache and activations
 
@@ -34,15 +35,18 @@ class CpuProgram:
         self._nodes = tuple(graph.nodes)
         self._last_uses = graph.last_uses()
         free = available_bytes()
-        stores = [node.op for node in graph.nodes if isinstance(node.op, StoreKV)]
-        cache_bytes = sum(2 * 4 * context * op.heads_kv * op.head_dim for op in stores)
+        heads = caches(graph)
+        cache_bytes = sum(2 * 4 * context * prod(width) for width in heads.values())
         if cache_bytes > free:
             raise _too_large(context, cache_bytes, free)
         self._matrices = _keep(
             graph, {name: Matrix(weights[name]) for name in graph.weights}, free, cache_bytes
         )
         try:
-            self._cache = {op.layer: (_zeros(op, context), _zeros(op, context)) for op in stores}
+            self._cache = {
+                layer: (_zeros(context, width), _zeros(context, width))
+                for layer, width in heads.items()
+            }
         except MemoryError:
             raise _too_large(context, cache_bytes, free) from None
 
@@ -146,9 +150,9 @@ def _keep(
     return matrices
 
 
-def _zeros(op: StoreKV, context: int) -> Array:
+def _zeros(context: int, width: tuple[int, int]) -> Array:
     """Return keys or values of a layer; the system gives the pages when they are written."""
-    return np.zeros((context, op.heads_kv, op.head_dim), np.float32)
+    return np.zeros((context, *width), np.float32)
 
 
 def _too_large(context: int, wanted: int, free: int) -> DeviceError:
