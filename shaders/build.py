@@ -1,7 +1,7 @@
 """Compile every kernel to SPIR-V, and print what Python and the shaders must agree on.
 
-    python shaders/build.py           remake what changed under generated/, and lib/'s printed files
-    python shaders/build.py --check   remake everything elsewhere; fail if what is checked in differs
+    python shaders/build.py           remake what changed in generated/, and lib/'s printed files
+    python shaders/build.py --check   remake all elsewhere, and fail if what is checked in differs
 
 A source says which kernels are made of it, one a line:
 
@@ -35,6 +35,7 @@ from edgequant.device import step
 from edgequant.graph import kernels
 
 SHADERS = Path(__file__).resolve().parent
+PRINTED = SHADERS / "lib"
 SPIRV = SHADERS / "generated" / "spirv"
 STAMPS = SHADERS.parent / ".stamps" / "shaders.json"
 FLAGS = ("-target", "spirv", "-stage", "compute", "-O2", "-warnings-as-errors", "all")
@@ -68,10 +69,13 @@ class Kernel:
     def stamp(self) -> str:
         """Return a digest of all that the result depends on."""
         digest = hashlib.sha256(f"{version('slangpy')}{FLAGS}{self.defines}".encode())
-        for path in sorted(
-            included(self.source) | (included(self.format) if self.format else set())
-        ):
+        sources = included(self.source) | (included(self.format) if self.format else set())
+        for path in sorted(sources - {PRINTED / "arguments.slang"}):
             digest.update(path.read_bytes())
+        text = self.source.read_text()
+        for arguments in kernels.all_arguments():
+            if arguments.name in text:  # so that one family's change leaves the others alone
+                digest.update(arguments.slang().encode())
         return digest.hexdigest()
 
 
@@ -148,10 +152,12 @@ def without_names(spirv: bytes) -> bytes:
 
 def printed() -> dict[str, str]:
     """Return what Python says of structs, by file of lib/."""
-    note = "// Printed by `make shaders` from {}. Do not edit.\n\n"
+    note = "// Printed by `make shaders` from {}. Do not edit.\n\n#pragma once\n\n"
     structs = "\n".join(arguments.slang() for arguments in kernels.all_arguments())
     return {
-        "arguments.slang": note.format("edgequant/graph/kernels/") + structs,
+        "arguments.slang": note.format("edgequant/graph/kernels/")
+        + '#include "lib/step.slang"\n\n'
+        + structs,
         "step.slang": note.format("edgequant/device/step.py") + step.slang(),
     }
 
@@ -174,7 +180,7 @@ def build(wanted: Sequence[Kernel], folder: Path) -> Iterator[str]:
 def make() -> list[str]:
     """Bring the generated files up to date."""
     for name, text in printed().items():
-        path = SHADERS / "lib" / name
+        path = PRINTED / name
         if not path.exists() or path.read_text() != text:
             path.write_text(text)
     SPIRV.mkdir(parents=True, exist_ok=True)
@@ -202,7 +208,7 @@ def check() -> list[str]:
     wrong = [
         f"lib/{name} is not what Python says"
         for name, text in printed().items()
-        if (SHADERS / "lib" / name).read_text() != text
+        if (PRINTED / name).read_text() != text
     ]
     wanted = all_kernels()
     with tempfile.TemporaryDirectory() as folder:
@@ -212,11 +218,8 @@ def check() -> list[str]:
             if made.exists() and (not kept.exists() or kept.read_bytes() != made.read_bytes()):
                 wrong.append(f"generated/spirv/{kept.name} is not what {kernel.source.name} gives")
     names = {kernel.name for kernel in wanted}
-    wrong += [
-        f"generated/spirv/{p.name} has no source"
-        for p in SPIRV.glob("*.spv")
-        if p.stem not in names
-    ]
+    left = [path.name for path in SPIRV.glob("*.spv") if path.stem not in names]
+    wrong += [f"generated/spirv/{name} has no source" for name in left]
     return wrong
 
 

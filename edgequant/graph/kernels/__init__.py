@@ -1,4 +1,4 @@
-"""The kernels, a family a file: the arguments they take, and which variant, tile and grid an op gets.
+"""The kernels, a family a file: their arguments, and which variant, tile and grid an op gets.
 
 Ops import these modules; a family knows sizes, block types and limits, never ops or an API. What
 every family declares as `Arguments` is printed for the shaders (`shaders/build.py`).
