@@ -1,0 +1,1 @@
+"""The Vulkan host: implements `Gpu` with ctypes over the system's Vulkan library."""
