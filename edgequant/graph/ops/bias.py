@@ -5,6 +5,8 @@ from dataclasses import dataclass
 
 from edgequant.formats.matrix import Matrix
 from edgequant.graph.graph import Shape
+from edgequant.graph.kernels import elementwise, vector
+from edgequant.graph.launch import Call, Kind, Launch
 from edgequant.graph.op import Array, Step
 
 
@@ -24,3 +26,8 @@ class Bias:
         """Add."""
         (x,), (weight,) = inputs, weights
         return x + weight.vector()
+
+    def launch(self, call: Call) -> tuple[Launch, ...]:
+        """Return the kernel `bias`."""
+        vector.check("bias", call)
+        return elementwise.launches("bias", Kind.WEIGHT, call.inputs[0])

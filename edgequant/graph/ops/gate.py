@@ -7,6 +7,8 @@ import numpy as np
 
 from edgequant.formats.matrix import Matrix
 from edgequant.graph.graph import Shape
+from edgequant.graph.kernels import elementwise
+from edgequant.graph.launch import Call, Kind, Launch
 from edgequant.graph.op import Array, Step
 
 
@@ -30,3 +32,7 @@ class Gate:
         np.divide(a, scratch, out=scratch)
         scratch *= b
         return scratch
+
+    def launch(self, call: Call) -> tuple[Launch, ...]:
+        """Return the kernel `gate`."""
+        return elementwise.launches("gate", Kind.INPUT, call.inputs[0])

@@ -7,6 +7,8 @@ import numpy as np
 
 from edgequant.formats.matrix import Matrix
 from edgequant.graph.graph import Shape
+from edgequant.graph.kernels import rms_norm, vector
+from edgequant.graph.launch import Call, Launch
 from edgequant.graph.op import Array, Step
 
 
@@ -36,3 +38,8 @@ class RmsNorm:
         out: Array = runs * (np.float32(1) / np.sqrt(square + np.float32(self.epsilon)))
         out *= weight.vector()
         return out.reshape(x.shape)
+
+    def launch(self, call: Call) -> tuple[Launch, ...]:
+        """Return the kernel `rms_norm`."""
+        vector.check("rms_norm", call)
+        return rms_norm.launches(call.inputs[0], self.width, self.epsilon, call.limits)

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 
 from edgequant.formats.matrix import Matrix
 from edgequant.graph.graph import ROWS, TOKENS, Shape
+from edgequant.graph.kernels import rows
+from edgequant.graph.launch import Call, Launch
 from edgequant.graph.op import Array, Step
 
 
@@ -22,3 +24,7 @@ class Rows:
         """Slice."""
         (x,) = inputs
         return x[len(x) - step.rows :]
+
+    def launch(self, call: Call) -> tuple[Launch, ...]:
+        """Return the kernel `rows`."""
+        return rows.launches(call.rows, call.inputs[0][-1])
