@@ -1,11 +1,11 @@
 """Ops and kernels on a GPU, in memory that shows what they do wrong.
 
 Every operand lies in a buffer of its own between guards; outputs, scratch and the rows of a bucket
-that do not count are filled with NaN before a run. After it the guards and all that a kernel did not
-say it writes must be as they were.
+that do not count are filled with NaN before a run. After it the guards, and all that no kernel said
+it writes, must be as they were.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -91,9 +91,7 @@ def run_launches(
     gpu: Gpu, launches: Sequence[Launch], resolve: Callable[[Operand], Span], times: int = 1
 ) -> None:
     """Run launches in order, so many times, from one recording."""
-    recording = gpu.record(
-        [bind(launch, resolve, gpu.address, launch.kernel) for launch in launches]
-    )
+    recording = gpu.record([bind(launch, resolve, gpu.address) for launch in launches])
     for _ in range(times):
         ticket = gpu.submit(recording)
     gpu.wait(ticket)
@@ -108,12 +106,14 @@ class Ran:
         out: the rows that count, (tokens or rows, columns) float32.
         keys: all of the cache as float32, (capacity, heads_kv, head_dim), NaN where nothing is.
         values: the same.
+        derived: what was derived, by tag.
         kernels: that ran, in order.
     """
 
     out: Floats
     keys: Floats | None
     values: Floats | None
+    derived: Mapping[str, NDArray[np.uint8]]
     kernels: tuple[str, ...]
 
 
@@ -134,6 +134,7 @@ def run_op(
     cache_type: str = "F16",
     exact: bool = False,
     limits: Limits | None = None,
+    wants: Sequence[Operand] = (),
 ) -> Ran:
     """Run one op.
 
@@ -153,6 +154,7 @@ def run_op(
         cache_type: F16 or Q8_0.
         exact: see `Call`.
         limits: to choose kernels by, where other than the GPU's own.
+        wants: see `Call`.
     """
     tokens = len(inputs[0]) if inputs else len(ids or ())
     bucket = bucket or tokens
@@ -164,7 +166,7 @@ def run_op(
         tokens=bucket, rows=rows_bucket, context=context, capacity=capacity,
         weights=tuple(w.weight.type for w in weights), cache=BLOCK_TYPES[cache_type],
         limits=limits or gpu.limits, inputs=tuple((bucket, x.shape[-1]) for x in inputs),
-        exact=exact,
+        exact=exact, wants=tuple(wants),
     )  # fmt: skip
     memory = Memory(gpu)
     for i, x in enumerate(inputs):
@@ -199,8 +201,14 @@ def run_op(
         (loaded(memory.get((kind, layer), np.uint8), cache[0].shape[1:], cache_type)
          for kind in (Kind.KEYS, Kind.VALUES)) if cache is not None else (None, None)
     )  # fmt: skip
+    derived = {
+        operand.tag: memory.get(_name(operand), np.uint8)
+        for launch in launches for operand in launch.operands if operand.kind is Kind.DERIVED
+    }  # fmt: skip
     memory.free()
-    return Ran(out[:count].copy(), keys, values, tuple(launch.kernel for launch in launches))
+    return Ran(
+        out[:count].copy(), keys, values, derived, tuple(launch.kernel for launch in launches)
+    )
 
 
 def reference(
@@ -222,7 +230,7 @@ def reference(
     given = np.asarray(ids if ids is not None else [0] * tokens, np.int32)
     out = op.reference(inputs, weights, Step(given, past, rows or tokens, held))
     keys, values = held.get(getattr(op, "layer", 0), (None, None))
-    return Ran(out, keys, values, ())
+    return Ran(out, keys, values, {}, ())
 
 
 def step_record(**fields: float) -> NDArray[Any]:
@@ -234,7 +242,7 @@ def step_record(**fields: float) -> NDArray[Any]:
 
 
 def stored(content: Floats, capacity: int, cache_type: str) -> bytes:
-    """Return a cache of (heads_kv, capacity, head_dim) that starts with (past, heads_kv, head_dim)."""
+    """Return a cache (heads_kv, capacity, head_dim) that begins with (past, heads_kv, head_dim)."""
     past, heads, width = content.shape
     rows = np.ascontiguousarray(content.transpose(1, 0, 2)).reshape(-1, width)
     fmt = find(cache_type)
