@@ -20,6 +20,7 @@ class NullGpu:
     """
 
     description = "null GPU"
+    in_place = False
 
     def __init__(self, limits: Limits) -> None:
         self.limits = limits

@@ -136,10 +136,16 @@ class Gpu(Protocol):
     """What a GPU host implements, in buffers and dispatches; handles are its own small integers.
 
     Submissions run in order, each after the one before has finished and its writes are seen.
+
+    Attributes:
+        limits: what it can do.
+        description: for reports: the hardware and driver.
+        in_place: `adopt` leaves files where they are, so that they take no memory of the GPU's.
     """
 
     limits: Limits
     description: str
+    in_place: bool
 
     def memory(self) -> tuple[int, int] | None:
         """Return how many bytes buffers can still take, and of how many; None if nobody says."""
