@@ -5,7 +5,7 @@ anything on a device.
 """
 
 from collections.abc import Callable, Sequence
-from ctypes import byref, c_uint32, c_void_p, pointer
+from ctypes import byref, c_uint32, c_void_p
 from ctypes import c_char_p as text
 from dataclasses import dataclass, field
 from functools import cache
@@ -126,7 +126,7 @@ def create_instance(
     wanted = (*extensions, *([_PORTABILITY] if portable else ()))
     info = vk.InstanceCreateInfo(
         flags=1 if portable else 0,
-        application=pointer(vk.ApplicationInfo(name=b"edgequant", api=VERSION)),
+        application=vk.ApplicationInfo(name=b"edgequant", api=VERSION),
         layer_count=len(layers),
         layers=texts(layers),
         extension_count=len(wanted),
@@ -251,5 +251,7 @@ def _matrix(f: Functions, handle: int) -> tuple[int, int, int] | None:
     listed = _all(
         vk.CooperativeMatrixProperties, f.vkGetPhysicalDeviceCooperativeMatrixPropertiesKHR, handle
     )
-    shapes = {(p.m, p.n, p.k) for p in listed if (p.a, p.b, p.c, p.r, p.s, p.scope) == wanted}
+    shapes = {
+        (p.m, p.n, p.k) for p in listed if (p.a, p.b, p.c, p.r, p.saturating, p.scope) == wanted
+    }
     return next((shape for shape in MATRICES if shape in shapes), None)

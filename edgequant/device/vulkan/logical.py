@@ -3,7 +3,7 @@
 One timeline semaphore counts submissions: a ticket is the count at which it is done.
 """
 
-from ctypes import byref, c_float, c_uint64, c_void_p, pointer
+from ctypes import byref, c_float, c_uint64, c_void_p
 from typing import Any
 
 from edgequant.device.vulkan import structs as vk
@@ -137,12 +137,10 @@ def _create(hardware: Hardware) -> int:
     for info in infos:
         for name, bit in vk.FEATURES[type(info)].items():
             info.bits[bit] = name in hardware.features
-    queue = vk.DeviceQueueCreateInfo(
-        family=hardware.family, count=1, priorities=pointer(c_float(1.0))
-    )
+    queue = vk.DeviceQueueCreateInfo(family=hardware.family, count=1, priorities=(c_float * 1)(1.0))
     create: Any = vk.DeviceCreateInfo(
         queue_count=1,
-        queues=pointer(queue),
+        queues=queue,
         extension_count=len(hardware.extensions),
         extensions=texts(hardware.extensions),
     )

@@ -7,7 +7,7 @@ import tempfile
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from ctypes import byref, c_size_t, c_uint32, c_uint64, create_string_buffer, pointer
+from ctypes import byref, c_size_t, c_uint32, c_uint64, create_string_buffer
 from pathlib import Path
 
 from edgequant.device.vulkan import structs as vk
@@ -29,7 +29,7 @@ class Pipelines:
         self._shaders = shaders
         hardware = logical.hardware
         spans = vk.PushConstantRange(stages=_COMPUTE, nbytes=hardware.push_bytes)
-        layout = vk.PipelineLayoutCreateInfo(range_count=1, ranges=pointer(spans))
+        layout = vk.PipelineLayoutCreateInfo(range_count=1, ranges=spans)
         self.layout = logical.create("PipelineLayout", layout)
         self._file = cache / f"{hardware.uuid}-{hardware.driver_key}.pipelines"
         self._saved = _load(self._file)
@@ -74,7 +74,7 @@ class Pipelines:
         )
         count = len(constants)
         entries = (vk.SpecializationMapEntry * count)(
-            *(vk.SpecializationMapEntry(i, 4 * i, 4) for i in range(count))
+            *(vk.SpecializationMapEntry(number=i, offset=4 * i, nbytes=4) for i in range(count))
         )
         values = (c_uint32 * count)(*constants)
         special = vk.SpecializationInfo(
@@ -82,7 +82,7 @@ class Pipelines:
         )
         lanes = vk.RequiredSubgroupSize(lanes=hardware.limits.subgroup)
         stage = vk.ShaderStageCreateInfo(
-            stage=_COMPUTE, module=module, name=b"main", specialization=pointer(special)
+            stage=_COMPUTE, module=module, name=b"main", specialization=special
         )
         if hardware.full_subgroups:
             stage.flags = _FULL_SUBGROUPS

@@ -1,36 +1,44 @@
 """Vulkan's structures, as far as this host uses them; their layouts are those of vulkan_core.h.
 
-Fields that nothing here names are arrays that keep the place. Feature structures are rows of bits;
-`FEATURES` says which bit has which name.
+A structure is a line of `field:letter`, a number behind the letter making it an array; names are
+Vulkan's own without Vk and p. Fields that nothing here reads are arrays that keep the place.
 """
 
-# ruff: noqa: D101 - the names are Vulkan's own, without Vk
-
-from ctypes import (
-    POINTER,
-    Structure,
-    addressof,
-    c_char,
-    c_char_p,
-    c_float,
-    c_int32,
-    c_size_t,
-    c_ubyte,
-    c_uint32,
-    c_uint64,
-    c_void_p,
-)
+import ctypes
+from ctypes import Array, Structure, addressof
 from itertools import pairwise
 from typing import Any, ClassVar
 
-U32, U64, PTR, UUID = c_uint32, c_uint64, c_void_p, c_ubyte * 16
+_TYPES: dict[str, Any] = {
+    "b": ctypes.c_ubyte,
+    "c": ctypes.c_char,
+    "f": ctypes.c_float,
+    "i": ctypes.c_int32,
+    "I": ctypes.c_uint32,
+    "p": ctypes.c_void_p,
+    "Q": ctypes.c_uint64,  # also handles that are no pointers
+    "s": ctypes.c_char_p,
+    "z": ctypes.c_size_t,
+}
 
 
-class Info(Structure):
+class Struct(Structure):
+    """A structure; one given for a pointer, or an array, is pointed to and kept as long as this."""
+
+    def __init__(self, **fields: Any) -> None:
+        bases = (vars(base).get("_fields_", ()) for base in type(self).__mro__)
+        kinds = {field[0]: field[1] for fields_of in bases for field in fields_of}
+        self._kept = [v for k, v in fields.items() if kinds[k] is ctypes.c_void_p]
+        for name, value in fields.items():
+            pointed = kinds[name] is ctypes.c_void_p and isinstance(value, (Structure, Array))
+            setattr(self, name, addressof(value) if pointed else value)
+
+
+class Info(Struct):
     """A structure that starts with its type and the next one of its chain."""
 
-    _fields_: ClassVar[Any] = (("sType", U32), ("pNext", PTR))
-    TYPE: ClassVar[int] = 0
+    TYPE = 0
+    _fields_: ClassVar[Any] = (("sType", ctypes.c_uint32), ("pNext", ctypes.c_void_p))
 
     def __init__(self, **fields: Any) -> None:
         super().__init__(sType=self.TYPE, **fields)
@@ -42,159 +50,69 @@ def chain(*infos: Info) -> None:
         info.pNext = addressof(following)
 
 
-class ApplicationInfo(Info):
-    TYPE = 0
-    _fields_ = (("name", c_char_p), ("v", U32), ("engine", c_char_p), ("e", U32), ("api", U32))
+def _fields(parts: tuple[str | tuple[str, Any], ...]) -> list[tuple[str, Any]]:
+    fields = []
+    for part in parts:
+        if not isinstance(part, str):
+            fields.append(part)
+            continue
+        for word in part.split():
+            name, _, kind = word.partition(":")
+            letter, count = _TYPES[kind[0]], kind[1:]
+            fields.append((name, letter * int(count) if count else letter))
+    return fields
 
 
-class InstanceCreateInfo(Info):
-    TYPE = 1
-    _fields_ = (
-        ("flags", U32),
-        ("application", POINTER(ApplicationInfo)),
-        ("layer_count", U32),
-        ("layers", POINTER(c_char_p)),
-        ("extension_count", U32),
-        ("extensions", POINTER(c_char_p)),
-    )
+def _struct(*parts: str | tuple[str, Any]) -> Any:
+    return type("Struct", (Struct,), {"_fields_": _fields(parts)})
 
 
-class DeviceQueueCreateInfo(Info):
-    TYPE = 2
-    _fields_ = (("flags", U32), ("family", U32), ("count", U32), ("priorities", POINTER(c_float)))
+def _info(kind: int, *parts: str | tuple[str, Any]) -> Any:
+    return type("Info", (Info,), {"TYPE": kind, "_fields_": _fields(parts)})
 
 
-class DeviceCreateInfo(Info):
-    TYPE = 3
-    _fields_ = (
-        ("flags", U32),
-        ("queue_count", U32),
-        ("queues", POINTER(DeviceQueueCreateInfo)),
-        ("layer_count", U32),
-        ("layers", POINTER(c_char_p)),
-        ("extension_count", U32),
-        ("extensions", POINTER(c_char_p)),
-        ("features", PTR),
-    )
+ApplicationInfo = _info(0, "name:s version:I engine:s engine_version:I api:I")
+InstanceCreateInfo = _info(
+    1, "flags:I application:p layer_count:I layers:p extension_count:I extensions:p"
+)
+DeviceQueueCreateInfo = _info(2, "flags:I family:I count:I priorities:p")
+DeviceCreateInfo = _info(
+    3,
+    "flags:I queue_count:I queues:p layer_count:I layers:p extension_count:I extensions:p",
+    "features:p",
+)
 
+ExtensionProperties = _struct("name:c256 version:I")
+QueueFamilyProperties = _struct("flags:I count:I timestamp_bits:I grain:I3")
+DeviceLimits = _struct(
+    "_0:I8 push_bytes:I _1:I45 shared_bytes:I grid:I3 workgroup:I _2:I47 timestamp_ns:f _3:Q9"
+)
+DeviceProperties = _info(
+    1000059001,
+    "api:I driver_version:I vendor:I device:I kind:I name:c256 cache_uuid:b16",
+    ("limits", DeviceLimits),
+    "sparse:I5",
+)
+Properties11 = _info(
+    50, "device_uuid:b16 driver_uuid:b16 luid:I4 subgroup:I _0:I8 max_alloc_bytes:Q"
+)
+Properties12 = _info(52, "driver:I driver_name:c256 driver_info:c256 _0:I51")
+Properties13 = _info(
+    54,
+    "subgroup_min:I subgroup_max:I workgroup_subgroups:I subgroup_stages:I _0:I9",
+    "dot_packed_signed:I _1:I34 max_buffer_bytes:Q",
+)
+ExternalMemoryHostProperties = _info(1000178002, "alignment:Q")
+CooperativeMatrixProperties = _info(1000506001, "m:I n:I k:I a:I b:I c:I r:I saturating:I scope:I")
 
-class ExtensionProperties(Structure):
-    _fields_ = (("name", c_char * 256), ("version", U32))
-
-
-class QueueFamilyProperties(Structure):
-    _fields_ = (("flags", U32), ("count", U32), ("timestamp_bits", U32), ("grain", U32 * 3))
-
-
-class DeviceLimits(Structure):
-    _fields_ = (
-        ("_0", U32 * 8),
-        ("push_bytes", U32),
-        ("_1", U32 * 45),
-        ("shared_bytes", U32),
-        ("grid", U32 * 3),
-        ("workgroup", U32),
-        ("_2", U32 * 47),
-        ("timestamp_ns", c_float),
-        ("_3", U64 * 9),
-    )
-
-
-class DeviceProperties(Info):
-    TYPE = 1000059001
-    _fields_ = (
-        ("api", U32),
-        ("driver_version", U32),
-        ("vendor", U32),
-        ("device", U32),
-        ("kind", U32),
-        ("name", c_char * 256),
-        ("cache_uuid", UUID),
-        ("_pad", U32),
-        ("limits", DeviceLimits),
-        ("sparse", U32 * 5),
-    )
-
-
-class Properties11(Info):
-    TYPE = 50
-    _fields_ = (
-        ("device_uuid", UUID),
-        ("driver_uuid", UUID),
-        ("luid", U32 * 4),
-        ("subgroup", U32),
-        ("_0", U32 * 8),
-        ("max_alloc_bytes", U64),
-    )
-
-
-class Properties12(Info):
-    TYPE = 52
-    _fields_ = (
-        ("driver", U32),
-        ("driver_name", c_char * 256),
-        ("driver_info", c_char * 256),
-        ("_0", U32 * 51),
-    )
-
-
-class Properties13(Info):
-    TYPE = 54
-    _fields_ = (
-        ("subgroup_min", U32),
-        ("subgroup_max", U32),
-        ("workgroup_subgroups", U32),
-        ("subgroup_stages", U32),
-        ("_1", U32 * 9),
-        ("dot_packed_signed", U32),
-        ("_2", U32 * 34),
-        ("max_buffer_bytes", U64),
-    )
-
-
-class ExternalMemoryHostProperties(Info):
-    TYPE = 1000178002
-    _fields_ = (("alignment", U64),)
-
-
-class CooperativeMatrixProperties(Info):
-    TYPE = 1000506001
-    _fields_ = tuple((name, U32) for name in ("m", "n", "k", "a", "b", "c", "r", "s", "scope"))
-
-
-class Features10(Info):
-    TYPE = 1000059000
-    _fields_ = (("bits", U32 * 55),)
-
-
-class Features11(Info):
-    TYPE = 49
-    _fields_ = (("bits", U32 * 12),)
-
-
-class Features12(Info):
-    TYPE = 51
-    _fields_ = (("bits", U32 * 47),)
-
-
-class Features13(Info):
-    TYPE = 53
-    _fields_ = (("bits", U32 * 15),)
-
-
-class FeaturesCooperativeMatrix(Info):
-    TYPE = 1000506000
-    _fields_ = (("bits", U32 * 2),)
-
-
-FEATURES: dict[type[Info], dict[str, int]] = {
+Features10 = _info(1000059000, "bits:I55")
+Features11 = _info(49, "bits:I12")
+Features12 = _info(51, "bits:I47")
+Features13 = _info(53, "bits:I15")
+FeaturesCooperativeMatrix = _info(1000506000, "bits:I2")
+FEATURES: dict[type[Info], dict[str, int]] = {  # names of bits
     Features10: {"shaderInt64": 40, "shaderInt16": 41},
-    Features11: {
-        "storageBuffer16BitAccess": 0,
-        "uniformAndStorageBuffer16BitAccess": 1,
-        "variablePointersStorageBuffer": 7,
-        "variablePointers": 8,
-    },
+    Features11: {"storageBuffer16BitAccess": 0, "uniformAndStorageBuffer16BitAccess": 1},
     Features12: {
         "storageBuffer8BitAccess": 2,
         "uniformAndStorageBuffer8BitAccess": 3,
@@ -216,208 +134,48 @@ FEATURES: dict[type[Info], dict[str, int]] = {
     FeaturesCooperativeMatrix: {"cooperativeMatrix": 0},
 }
 
+MemoryType = _struct("flags:I heap:I")
+MemoryHeap = _struct("nbytes:Q flags:I")
+MemoryProperties = _info(
+    1000059006,
+    "type_count:I",
+    ("types", MemoryType * 32),
+    "heap_count:I",
+    ("heaps", MemoryHeap * 16),
+)
+MemoryBudget = _info(1000237000, "budget:Q16 usage:Q16")
+MemoryRequirements = _struct("nbytes:Q alignment:Q types:I")
+MemoryAllocateInfo = _info(5, "nbytes:Q type:I")
+MemoryAllocateFlags = _info(1000060000, "flags:I mask:I")
+ImportHostPointer = _info(1000178000, "handle:I pointer:p")
+HostPointerProperties = _info(1000178001, "types:I")
+ExternalMemoryBuffer = _info(1000072000, "handles:I")
+BufferCreateInfo = _info(12, "flags:I nbytes:Q usage:I sharing:I family_count:I families:p")
+BufferDeviceAddressInfo = _info(1000244001, "buffer:Q")
+BufferCopy = _struct("source:Q target:Q nbytes:Q")
 
-class MemoryType(Structure):
-    _fields_ = (("flags", U32), ("heap", U32))
+ShaderModuleCreateInfo = _info(16, "flags:I nbytes:z code:s")
+SpecializationMapEntry = _struct("number:I offset:I nbytes:z")
+SpecializationInfo = _struct("count:I entries:p nbytes:z values:p")
+RequiredSubgroupSize = _info(1000225001, "lanes:I")
+ShaderStageCreateInfo = _info(18, "flags:I stage:I module:Q name:s specialization:p")
+ComputePipelineCreateInfo = _info(
+    29, "flags:I", ("stage", ShaderStageCreateInfo), "layout:Q base:Q base_index:i"
+)
+PushConstantRange = _struct("stages:I offset:I nbytes:I")
+PipelineLayoutCreateInfo = _info(30, "flags:I set_count:I sets:p range_count:I ranges:p")
+PipelineCacheCreateInfo = _info(17, "flags:I nbytes:z content:s")
 
-
-class MemoryHeap(Structure):
-    _fields_ = (("nbytes", U64), ("flags", U32))
-
-
-class MemoryProperties(Info):
-    TYPE = 1000059006
-    _fields_ = (
-        ("type_count", U32),
-        ("types", MemoryType * 32),
-        ("heap_count", U32),
-        ("heaps", MemoryHeap * 16),
-    )
-
-
-class MemoryBudget(Info):
-    TYPE = 1000237000
-    _fields_ = (("budget", U64 * 16), ("usage", U64 * 16))
-
-
-class MemoryRequirements(Structure):
-    _fields_ = (("nbytes", U64), ("alignment", U64), ("types", U32))
-
-
-class MemoryAllocateInfo(Info):
-    TYPE = 5
-    _fields_ = (("nbytes", U64), ("type", U32))
-
-
-class MemoryAllocateFlags(Info):
-    TYPE = 1000060000
-    _fields_ = (("flags", U32), ("mask", U32))
-
-
-class ImportHostPointer(Info):
-    TYPE = 1000178000
-    _fields_ = (("handle", U32), ("pointer", PTR))
-
-
-class HostPointerProperties(Info):
-    TYPE = 1000178001
-    _fields_ = (("types", U32),)
-
-
-class ExternalMemoryBuffer(Info):
-    TYPE = 1000072000
-    _fields_ = (("handles", U32),)
-
-
-class BufferCreateInfo(Info):
-    TYPE = 12
-    _fields_ = (
-        ("flags", U32),
-        ("nbytes", U64),
-        ("usage", U32),
-        ("sharing", U32),
-        ("family_count", U32),
-        ("families", PTR),
-    )
-
-
-class BufferDeviceAddressInfo(Info):
-    TYPE = 1000244001
-    _fields_ = (("buffer", U64),)
-
-
-class BufferCopy(Structure):
-    _fields_ = (("source", U64), ("target", U64), ("nbytes", U64))
-
-
-class ShaderModuleCreateInfo(Info):
-    TYPE = 16
-    _fields_ = (("flags", U32), ("nbytes", c_size_t), ("code", c_char_p))
-
-
-class SpecializationMapEntry(Structure):
-    _fields_ = (("number", U32), ("offset", U32), ("nbytes", c_size_t))
-
-
-class SpecializationInfo(Structure):
-    _fields_ = (
-        ("count", U32),
-        ("entries", POINTER(SpecializationMapEntry)),
-        ("nbytes", c_size_t),
-        ("values", POINTER(U32)),
-    )
-
-
-class RequiredSubgroupSize(Info):
-    TYPE = 1000225001
-    _fields_ = (("lanes", U32),)
-
-
-class ShaderStageCreateInfo(Info):
-    TYPE = 18
-    _fields_ = (
-        ("flags", U32),
-        ("stage", U32),
-        ("module", U64),
-        ("name", c_char_p),
-        ("specialization", POINTER(SpecializationInfo)),
-    )
-
-
-class ComputePipelineCreateInfo(Info):
-    TYPE = 29
-    _fields_ = (
-        ("flags", U32),
-        ("stage", ShaderStageCreateInfo),
-        ("layout", U64),
-        ("base", U64),
-        ("base_index", c_int32),
-    )
-
-
-class PushConstantRange(Structure):
-    _fields_ = (("stages", U32), ("offset", U32), ("nbytes", U32))
-
-
-class PipelineLayoutCreateInfo(Info):
-    TYPE = 30
-    _fields_ = (
-        ("flags", U32),
-        ("set_count", U32),
-        ("sets", PTR),
-        ("range_count", U32),
-        ("ranges", POINTER(PushConstantRange)),
-    )
-
-
-class PipelineCacheCreateInfo(Info):
-    TYPE = 17
-    _fields_ = (("flags", U32), ("nbytes", c_size_t), ("content", c_char_p))
-
-
-class CommandPoolCreateInfo(Info):
-    TYPE = 39
-    _fields_ = (("flags", U32), ("family", U32))
-
-
-class CommandBufferAllocateInfo(Info):
-    TYPE = 40
-    _fields_ = (("pool", U64), ("level", U32), ("count", U32))
-
-
-class CommandBufferBeginInfo(Info):
-    TYPE = 42
-    _fields_ = (("flags", U32), ("inheritance", PTR))
-
-
-class MemoryBarrier(Info):
-    TYPE = 46
-    _fields_ = (("source", U32), ("target", U32))
-
-
-class QueryPoolCreateInfo(Info):
-    TYPE = 11
-    _fields_ = (("flags", U32), ("kind", U32), ("count", U32), ("statistics", U32))
-
-
-class SemaphoreType(Info):
-    TYPE = 1000207002
-    _fields_ = (("kind", U32), ("initial", U64))
-
-
-class SemaphoreCreateInfo(Info):
-    TYPE = 9
-    _fields_ = (("flags", U32),)
-
-
-class SemaphoreWaitInfo(Info):
-    TYPE = 1000207004
-    _fields_ = (
-        ("flags", U32),
-        ("count", U32),
-        ("semaphores", POINTER(U64)),
-        ("values", POINTER(U64)),
-    )
-
-
-class TimelineSubmitInfo(Info):
-    TYPE = 1000207003
-    _fields_ = (
-        ("wait_count", U32),
-        ("waits", PTR),
-        ("signal_count", U32),
-        ("signals", POINTER(U64)),
-    )
-
-
-class SubmitInfo(Info):
-    TYPE = 4
-    _fields_ = (
-        ("wait_count", U32),
-        ("waits", PTR),
-        ("wait_stages", PTR),
-        ("command_count", U32),
-        ("commands", POINTER(PTR)),
-        ("signal_count", U32),
-        ("signals", POINTER(U64)),
-    )
+CommandPoolCreateInfo = _info(39, "flags:I family:I")
+CommandBufferAllocateInfo = _info(40, "pool:Q level:I count:I")
+CommandBufferBeginInfo = _info(42, "flags:I inheritance:p")
+MemoryBarrier = _info(46, "source:I target:I")
+QueryPoolCreateInfo = _info(11, "flags:I kind:I count:I statistics:I")
+SemaphoreType = _info(1000207002, "kind:I initial:Q")
+SemaphoreCreateInfo = _info(9, "flags:I")
+SemaphoreWaitInfo = _info(1000207004, "flags:I count:I semaphores:p values:p")
+TimelineSubmitInfo = _info(1000207003, "wait_count:I waits:p signal_count:I signals:p")
+SubmitInfo = _info(
+    4,
+    "wait_count:I waits:p wait_stages:p command_count:I commands:p signal_count:I signals:p",
+)
