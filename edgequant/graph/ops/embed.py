@@ -5,6 +5,8 @@ from dataclasses import dataclass
 
 from edgequant.formats.matrix import Matrix
 from edgequant.graph.graph import TOKENS, Shape
+from edgequant.graph.kernels import embed
+from edgequant.graph.launch import Call, Launch
 from edgequant.graph.op import Array, Step
 
 
@@ -22,3 +24,7 @@ class Embed:
         """Decode the rows of this step's tokens only."""
         (weight,) = weights
         return weight.take(step.tokens)
+
+    def launch(self, call: Call) -> tuple[Launch, ...]:
+        """Return the kernel that decodes the weight's format."""
+        return embed.launches(call, self.columns)
