@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 BATCHES = (1, 8, 64, 512)  # tokens: of decode, of mat-vecs of several columns, of matmuls
-CONTEXT = 256  # tokens of the smallest context bucket; the others double it
+CONTEXT = 512  # tokens of the smallest context bucket; the others double it
 
 
 @dataclass(frozen=True)
