@@ -191,6 +191,8 @@ def run_op(
     for operand in (o for launch in launches for o in launch.operands):
         if operand.kind in (Kind.SCRATCH, Kind.DERIVED):
             memory.poison(_name(operand), operand.nbytes)
+        if operand.kind is Kind.TABLE:
+            memory.put(_name(operand), operand.content)
         if operand.writes:
             written.add(_name(operand))
     run_launches(gpu, launches, lambda operand: memory[_name(operand)])
@@ -242,13 +244,19 @@ def step_record(**fields: float) -> NDArray[Any]:
 
 
 def stored(content: Floats, capacity: int, cache_type: str) -> bytes:
-    """Return a cache (heads_kv, capacity, head_dim) that begins with (past, heads_kv, head_dim)."""
+    """Return a cache of (heads_kv, capacity, head_dim) that starts with (past, heads_kv, head_dim).
+
+    In Q8_0 all bytes come first, (heads_kv, capacity, head_dim), and then all scales.
+    """
     past, heads, width = content.shape
     rows = np.ascontiguousarray(content.transpose(1, 0, 2)).reshape(-1, width)
     fmt = find(cache_type)
     raw = np.full((heads, capacity, fmt.type.row_nbytes(width)), 0xFF, np.uint8)
     if past:
         raw[:, :past] = quantize(fmt, rows).reshape(heads, past, -1)
+    if cache_type == "Q8_0":
+        blocks = raw.reshape(-1, fmt.type.nbytes)
+        return blocks[:, 2:].tobytes() + blocks[:, :2].tobytes()
     return raw.tobytes()
 
 
@@ -256,6 +264,10 @@ def loaded(raw: NDArray[np.uint8], sizes: tuple[int, ...], cache_type: str) -> F
     """Return a cache as (capacity, heads_kv, head_dim) float32."""
     heads, width = sizes
     fmt = find(cache_type)
+    if cache_type == "Q8_0":
+        count = raw.size // fmt.type.nbytes
+        values, scales = raw[: 32 * count].reshape(-1, 32), raw[32 * count :].reshape(-1, 2)
+        raw = np.concatenate([scales, values], axis=1)
     rows = dequantize(fmt, raw.reshape(-1, fmt.type.row_nbytes(width)))
     return rows.reshape(heads, -1, width).transpose(1, 0, 2)
 
@@ -268,6 +280,8 @@ def without(limits: Limits, **changes: object) -> Limits:
 def _name(operand: Operand) -> object:
     if operand.kind is Kind.DERIVED:
         return (operand.kind, operand.index, operand.tag)
+    if operand.kind is Kind.TABLE:
+        return (operand.kind, operand.content)
     return (operand.kind, operand.index)
 
 
