@@ -33,6 +33,7 @@ class VulkanGpu:
         self.hardware = hardware
         major, minor = hardware.version
         self.limits = hardware.limits
+        self.in_place = hardware.adopts_in_place
         self.description = f"{hardware.name}, {hardware.driver}, Vulkan {major}.{minor}"
         self._logical = Logical(hardware)
         self._memory = Memory(self._logical)
@@ -53,13 +54,9 @@ class VulkanGpu:
 
     def adopt(self, ranges: Sequence[memoryview], progress: Adopted) -> Sequence[Buffer]:
         """Make ranges of mapped files readable by kernels; see `Gpu`."""
-        hardware = self.hardware
-        blocks = []
-        copied = []
+        blocks, copied = [], []
         for content in ranges:
-            block = None
-            if hardware.shares_memory and hardware.import_alignment and content.nbytes:
-                block = self._memory.adopt(content)
+            block = self._memory.adopt(content) if self.in_place and content.nbytes else None
             if block is None:
                 block = self._memory.allocate(content.nbytes, Place.DEVICE)
                 copied.append((block, content))

@@ -9,6 +9,7 @@ from ctypes import byref, c_uint32, c_void_p
 from ctypes import c_char_p as text
 from dataclasses import dataclass, field
 from functools import cache
+from mmap import PAGESIZE
 from typing import Any
 
 from edgequant.device.vulkan import structs as vk
@@ -101,9 +102,9 @@ class Hardware:
         return self.kind == KINDS[4]
 
     @property
-    def shares_memory(self) -> bool:
-        """Whether device and host have one memory, so that a mapped file need not be copied."""
-        return self.kind in (KINDS[1], KINDS[4])
+    def adopts_in_place(self) -> bool:
+        """Whether mapped files are read where they are: one memory, importable page by page."""
+        return self.kind in (KINDS[1], KINDS[4]) and 0 < self.import_alignment <= PAGESIZE
 
 
 @cache

@@ -26,7 +26,7 @@ _PLACES: dict[Place, tuple[int, tuple[int, ...]]] = {
 }
 _USAGE = 0x1 | 0x2 | 0x20 | 0x20000  # copied from and to, storage, has an address
 _HOST_ALLOCATION = 0x80  # the kind of handle that is a pointer
-_STAGING, _STAGES = 16 << 20, 4  # bytes of a staging buffer, and how many
+STAGING, STAGES = 16 << 20, 4  # bytes of a staging buffer, and how many
 _IN_MEMORY = (OUT_OF_HOST_MEMORY, OUT_OF_DEVICE_MEMORY)
 
 
@@ -167,9 +167,9 @@ class Memory:
     def upload(self, blocks: Sequence[tuple[Block, memoryview]], progress: Adopted) -> None:
         """Copy mapped files into buffers: threads fill some staging buffers, others are drained."""
         stages = [
-            (self.allocate(_STAGING, Place.UPLOAD), Commands(self._logical)) for _ in range(_STAGES)
+            (self.allocate(STAGING, Place.UPLOAD), Commands(self._logical)) for _ in range(STAGES)
         ]
-        tickets = [0] * _STAGES
+        tickets = [0] * STAGES
         filling: deque[tuple[int, Future[Any], Block, int, int]] = deque()
 
         def drain() -> None:
@@ -184,15 +184,15 @@ class Memory:
             progress(nbytes)
 
         pieces = (
-            (block, _address(content) + start, start, min(_STAGING, content.nbytes - start))
+            (block, _address(content) + start, start, min(STAGING, content.nbytes - start))
             for block, content in blocks
-            for start in range(0, content.nbytes, _STAGING)
+            for start in range(0, content.nbytes, STAGING)
         )
-        with ThreadPoolExecutor(_STAGES) as threads:
+        with ThreadPoolExecutor(STAGES) as threads:
             for number, (block, source, offset, nbytes) in enumerate(pieces):
-                if len(filling) == _STAGES:
+                if len(filling) == STAGES:
                     drain()
-                stage = number % _STAGES
+                stage = number % STAGES
                 self._logical.wait(tickets[stage])
                 filled = threads.submit(memmove, stages[stage][0].host, source, nbytes)
                 filling.append((stage, filled, block, offset, nbytes))
