@@ -81,7 +81,7 @@ class CpuProgram:
 
     def _step(self, tokens: Tokens, past: int, rows: int) -> Step:
         count = len(tokens)
-        if not (past >= 0 and 1 <= rows <= count and past + count <= self.context):
+        if not (past >= 0 and 0 <= rows <= count and 0 < count <= self.context - past):
             raise ValueError(
                 f"{count} tokens after {past}, {rows} rows, in a context of {self.context}"
             )

@@ -90,7 +90,9 @@ class GpuProgram:
             if wanted:
                 found.append(self._logits(recorded, wanted))
             start = stop
-        return found[0] if len(found) == 1 else np.concatenate(found)
+        if len(found) == 1:
+            return found[0]
+        return np.concatenate([np.empty((0, self._vocab), np.float32), *found])
 
     def observe(self, tokens: Tokens, past: int) -> Mapping[str, Sums]:
         """Feed tokens and return the sums of each linear's input; see `Observer`."""
@@ -159,7 +161,7 @@ class GpuProgram:
 
     def _checked(self, tokens: Tokens, past: int, rows: int) -> Tokens:
         count = len(tokens)
-        if not (past >= 0 and 1 <= rows <= count and past + count <= self.context):
+        if not (past >= 0 and 0 <= rows <= count and 0 < count <= self.context - past):
             raise ValueError(
                 f"{count} tokens after {past}, {rows} rows, in a context of {self.context}"
             )

@@ -62,7 +62,7 @@ class Program(Protocol):
         Args:
             tokens: (n,) ids, n >= 1, past + n <= context.
             past: tokens already in the KV cache; going back to a smaller number forgets the rest.
-            rows: 1..n.
+            rows: 0..n; with 0 the KV cache is filled and no more.
 
         Returns:
             (rows, vocab) float32.
@@ -88,7 +88,11 @@ class Generator(Program, Protocol):
     """A program on which the sampled token feeds the next step without coming back to Python."""
 
     def generate(self, token: int, past: int, count: int, sampling: Sampling) -> Iterator[int]:
-        """Feed `token` at `past` and yield up to `count` sampled tokens, each fed in turn."""
+        """Feed `token` at `past` and yield up to `count` sampled tokens, each fed in turn.
+
+        Raises:
+            FloatingPointError: a logit is not finite.
+        """
         ...
 
 

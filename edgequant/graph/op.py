@@ -29,7 +29,7 @@ class Step:
     Attributes:
         tokens: (n,) the ids of this call.
         past: how many tokens are in the KV cache already.
-        rows: how many of the last tokens' logits are wanted, 1..n.
+        rows: how many of the last tokens' logits are wanted, 0..n.
         cache: the KV cache, written by `StoreKV` and read by `Attention`.
     """
 

@@ -33,7 +33,7 @@ class RmsNorm:
     def reference(self, inputs: Sequence[Array], weights: Sequence[Matrix], _step: Step) -> Array:
         """Compute in float32, as transformers does."""
         (x,), (weight,) = inputs, weights
-        runs = x.reshape(len(x), -1, self.width)
+        runs = x.reshape(len(x), x.shape[-1] // self.width, self.width)  # also of no tokens
         square = np.mean(np.square(runs), axis=-1, keepdims=True)  # (tokens, runs, 1)
         out: Array = runs * (np.float32(1) / np.sqrt(square + np.float32(self.epsilon)))
         out *= weight.vector()
