@@ -142,15 +142,17 @@ class VulkanGpu:
 
 
 def open_gpu(index: str = "", *, shaders: Path | None = None) -> VulkanGpu:
-    """Open the device with the number `index` ("" is the first).
+    """Open the device with the number `index`; "" is the first that can be used.
 
     Raises:
         DeviceError: there is none of that number, or it lacks what we need.
     """
     devices = found() or ()
     known = "; ".join(f"vulkan:{i} is {h.name}" for i, h in enumerate(devices)) or "there is none"
-    if not (index or "0").isdecimal() or int(index or 0) >= len(devices):
+    number = int(index) if index.isdecimal() else 0 if not index else len(devices)
+    if number >= len(devices):
         raise DeviceError(
             f"vulkan:{index}: no such device; {known}.", hint="see `edgequant devices`."
         )
-    return VulkanGpu(devices[int(index or 0)], shaders=shaders)
+    usable = [hardware for hardware in devices if not hardware.lacking]
+    return VulkanGpu(usable[0] if usable and not index else devices[number], shaders=shaders)
