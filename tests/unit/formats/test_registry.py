@@ -12,18 +12,17 @@ from edgequant.formats.format import register
 
 
 def test_all_are_there_in_their_order() -> None:
-    written = "F32 F16 Q4_0 Q4_1 Q5_0 Q5_1 Q8_0 Q2_K Q3_K Q4_K Q5_K Q6_K IQ4_NL IQ4_XS BF16"
-    assert " ".join(names()) == f"{written} TQ1_0 TQ2_0 MXFP4"
+    first = "F32 F16 Q4_0 Q4_1 Q5_0 Q5_1 Q8_0 Q2_K Q3_K Q4_K Q5_K Q6_K IQ2_XXS IQ2_XS IQ3_XXS"
+    assert " ".join(names()) == f"{first} IQ4_NL IQ3_S IQ2_S IQ4_XS BF16 TQ1_0 TQ2_0 MXFP4"
     only_read = set(names(encoded=False)) - set(names())
-    two_bits, three_bits = {"IQ2_XXS", "IQ2_XS", "IQ2_S"}, {"IQ3_XXS", "IQ3_S"}
-    assert only_read == two_bits | three_bits | {"IQ1_S", "IQ1_M", "NVFP4"}
+    assert only_read == {"IQ1_S", "IQ1_M", "NVFP4"}
 
 
 def test_what_is_only_read_is_not_written() -> None:
     with pytest.raises(
-        UnsupportedError, match="IQ2_XS: edgequant reads this block format"
+        UnsupportedError, match="IQ1_S: edgequant reads this block format"
     ) as caught:
-        quantize(find("IQ2_XS"), np.zeros((1, 256), np.float32))
+        quantize(find("IQ1_S"), np.zeros((1, 256), np.float32))
     assert caught.value.hint == f"use one of {', '.join(names())}."
 
 

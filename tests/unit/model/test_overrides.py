@@ -28,14 +28,14 @@ def test_the_embedding_comes_before_the_output_and_both_before_patterns() -> Non
 
 
 @pytest.mark.parametrize("said", [
-    {"output": "Q9"}, {"embedding": "iq2_s"}, {"patterns": ["x=Q9"]},
+    {"output": "Q9"}, {"embedding": "iq1_s"}, {"patterns": ["x=Q9"]},
 ])  # fmt: skip
 def test_an_unknown_type_lists_those_known(said: dict[str, Any]) -> None:
     """Formats that are only read are not among them."""
     with pytest.raises(UnsupportedError, match=": not a format that edgequant can write") as caught:
         read_overrides(**said)
     assert "Q4_K" in caught.value.hint
-    assert "IQ2_S" not in caught.value.hint
+    assert "IQ1_S" not in caught.value.hint
 
 
 @pytest.mark.parametrize("typed", ["Q4_K", "=Q4_K", ""])

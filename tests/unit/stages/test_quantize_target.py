@@ -171,7 +171,7 @@ def test_a_weight_that_is_no_number_is_named(tmp_path: Path, rng: np.random.Gene
     (Wish(target_bpw=4, overrides=Overrides(pure=True)), "--pure asks for one format"),
     (Wish("Q4_K_M", overrides=Overrides(patterns=(("nope", "Q8_0"),))), "matches none of its 23"),
     (Wish(target_bpw=5, overrides=Overrides(patterns=(("nope", "Q8_0"),))), "matches none"),
-    (Wish("Q4_K_M", overrides=Overrides(output="IQ2_S")), "IQ2_S, which edgequant cannot write"),
+    (Wish("Q4_K_M", overrides=Overrides(output="IQ1_S")), "IQ1_S, which edgequant cannot write"),
 ])  # fmt: skip
 def test_wishes_that_cannot_be_fulfilled(toy: Path, wish: Wish, message: str) -> None:
     with pytest.raises(UnsupportedError, match=message):
