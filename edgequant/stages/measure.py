@@ -19,9 +19,12 @@ SAMPLE_WEIGHTS = 1 << 16
 SAMPLE_ROWS = 8  # at least, a matrix
 SAMPLE_MATRICES = 8  # at most, of experts
 
-# Of each size one: what loses more at the same bytes (MXFP4, Q4_0 beside IQ4_NL in superblocks) or
-# is made for weights of three values (TQ1_0, TQ2_0) is left out.
-_SUPERBLOCKS = ("Q2_K", "Q3_K", "IQ4_XS", "Q4_K", "Q5_K", "Q6_K", "Q8_0")
+# Of each size one: what loses more at the same bytes (Q2_K and Q3_K beside IQ2_S and IQ3_S, MXFP4,
+# Q4_0 beside IQ4_NL in superblocks) or is made for weights of three values (TQ1_0, TQ2_0) is left
+# out.
+_SUPERBLOCKS = (
+    "IQ2_XXS", "IQ2_XS", "IQ2_S", "IQ3_XXS", "IQ3_S", "IQ4_XS", "Q4_K", "Q5_K", "Q6_K", "Q8_0"
+)  # fmt: skip
 _BLOCKS = ("Q4_0", "IQ4_NL", "Q4_1", "Q5_0", "Q5_1", "Q8_0")
 
 
