@@ -129,6 +129,10 @@ class Functions:
         setattr(self, name, function)
         return function
 
+    def of_device(self, device: int) -> "Functions":
+        """Return a device's functions, which reach the driver without a detour."""
+        return Functions(lambda name: self.vkGetDeviceProcAddr(device, name))
+
 
 class Library:
     """The loaded library; `functions(0)` are those that need no instance."""

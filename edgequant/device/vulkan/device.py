@@ -54,18 +54,24 @@ class VulkanGpu:
 
     def adopt(self, ranges: Sequence[memoryview], progress: Adopted) -> Sequence[Buffer]:
         """Make ranges of mapped files readable by kernels; see `Gpu`."""
-        blocks, copied = [], []
-        for content in ranges:
-            block = self._memory.adopt(content) if self.in_place and content.nbytes else None
-            if block is None:
-                block = self._memory.allocate(content.nbytes, Place.DEVICE)
-                copied.append((block, content))
-            else:
-                progress(content.nbytes)
-            blocks.append(self._keep(self._blocks, block))
-        if copied:
-            self._memory.upload(copied, progress)
-        return blocks
+        blocks: list[Block] = []
+        copied: list[tuple[Block, memoryview]] = []
+        try:
+            for content in ranges:
+                block = self._memory.adopt(content) if self.in_place and content.nbytes else None
+                if block is None:
+                    block = self._memory.allocate(content.nbytes, Place.DEVICE)
+                    copied.append((block, content))
+                else:
+                    progress(content.nbytes)
+                blocks.append(block)
+            if copied:
+                self._memory.upload(copied, progress)
+        except BaseException:
+            for block in blocks:
+                self._memory.free(block)
+            raise
+        return [self._keep(self._blocks, block) for block in blocks]
 
     def alloc(self, nbytes: int, place: Place = Place.DEVICE) -> Buffer:
         """Return a zeroed buffer; see `Gpu`."""

@@ -49,6 +49,15 @@ class Block:
     host: int
 
 
+@dataclass
+class _Stage:
+    """A staging buffer, what copies it, and when that is done."""
+
+    block: Block
+    commands: Commands
+    ticket: int = 0
+
+
 class Memory:
     """The buffers of one device."""
 
@@ -108,8 +117,10 @@ class Memory:
         if block.host:
             memset(block.host, 0, block.nbytes)
             return
-        commands = self._begin()
+        commands = Commands(self._logical)
+        commands.begin(again=False)
         self._f.vkCmdFillBuffer(commands.handle, block.buffer, 0, 2**64 - 1, 0)
+        commands.end()
         self._finish(commands)
 
     def write(self, block: Block, content: bytes | memoryview, offset: int) -> None:
@@ -166,42 +177,51 @@ class Memory:
 
     def upload(self, blocks: Sequence[tuple[Block, memoryview]], progress: Adopted) -> None:
         """Copy mapped files into buffers: threads fill some staging buffers, others are drained."""
-        stages = [
-            (self.allocate(STAGING, Place.UPLOAD), Commands(self._logical)) for _ in range(STAGES)
-        ]
-        tickets = [0] * STAGES
-        filling: deque[tuple[int, Future[Any], Block, int, int]] = deque()
+        stages = [_Stage(self.allocate(STAGING, Place.UPLOAD), Commands(self._logical))]
+        try:
+            while len(stages) < STAGES:
+                block = self.allocate(STAGING, Place.UPLOAD)
+                stages.append(_Stage(block, Commands(self._logical)))
+            with ThreadPoolExecutor(STAGES) as threads:
+                self._stream(blocks, stages, threads, progress)
+        finally:
+            self._logical.idle()
+            for stage in stages:
+                stage.commands.free()
+                self.free(stage.block)
 
-        def drain() -> None:
-            stage, filled, block, offset, nbytes = filling.popleft()
-            filled.result()
-            staging, commands = stages[stage]
-            commands.begin(again=False)
-            region = vk.BufferCopy(source=0, target=offset, nbytes=nbytes)
-            self._f.vkCmdCopyBuffer(commands.handle, staging.buffer, block.buffer, 1, byref(region))
-            commands.end()
-            tickets[stage] = self._logical.submit(commands)
-            progress(nbytes)
-
+    def _stream(
+        self,
+        blocks: Sequence[tuple[Block, memoryview]],
+        stages: Sequence["_Stage"],
+        threads: ThreadPoolExecutor,
+        progress: Adopted,
+    ) -> None:
+        """Send every piece through the next staging buffer in turn."""
         pieces = (
-            (block, _address(content) + start, start, min(STAGING, content.nbytes - start))
-            for block, content in blocks
+            (target, _address(content) + start, start, min(STAGING, content.nbytes - start))
+            for target, content in blocks
             for start in range(0, content.nbytes, STAGING)
         )
-        with ThreadPoolExecutor(STAGES) as threads:
-            for number, (block, source, offset, nbytes) in enumerate(pieces):
-                if len(filling) == STAGES:
-                    drain()
-                stage = number % STAGES
-                self._logical.wait(tickets[stage])
-                filled = threads.submit(memmove, stages[stage][0].host, source, nbytes)
-                filling.append((stage, filled, block, offset, nbytes))
-            while filling:
+        filling: deque[tuple[Future[int], _Stage, Block, int, int]] = deque()
+
+        def drain() -> None:
+            filled, stage, target, offset, nbytes = filling.popleft()
+            filled.result()
+            self._encode(stage.commands, stage.block, 0, target, offset, nbytes)
+            stage.ticket = self._logical.submit(stage.commands)
+            progress(nbytes)
+
+        for number, (target, source, offset, nbytes) in enumerate(pieces):
+            if len(filling) == len(stages):
                 drain()
+            stage = stages[number % len(stages)]
+            self._logical.wait(stage.ticket)
+            filled = threads.submit(memmove, stage.block.host, source, nbytes)
+            filling.append((filled, stage, target, offset, nbytes))
+        while filling:
+            drain()
         self._logical.wait_all()
-        for staging, commands in stages:
-            commands.free()
-            self.free(staging)
 
     def _buffer(self, nbytes: int, imported: int = 0) -> tuple[int, Any]:
         info = vk.BufferCreateInfo(nbytes=-(-max(nbytes, 1) // 16) * 16, usage=_USAGE)
@@ -236,23 +256,23 @@ class Memory:
         order = {f: rank for rank, f in enumerate(ranking)}
         return sorted(able, key=lambda i: order.get(flags[i], len(order)))
 
-    def _begin(self) -> Commands:
-        commands = Commands(self._logical)
-        commands.begin(again=False)
-        return commands
-
     def _finish(self, commands: Commands) -> None:
-        commands.end()
         self._logical.wait(self._logical.submit(commands))
         commands.free()
 
     def _copy(self, source: Block, start: int, target: Block, offset: int, nbytes: int) -> None:
-        if not nbytes:
-            return
-        commands = self._begin()
+        if nbytes:
+            commands = Commands(self._logical)
+            self._encode(commands, source, start, target, offset, nbytes)
+            self._finish(commands)
+
+    def _encode(
+        self, commands: Commands, source: Block, start: int, target: Block, offset: int, nbytes: int
+    ) -> None:
         region = vk.BufferCopy(source=start, target=offset, nbytes=nbytes)
+        commands.begin(again=False)
         self._f.vkCmdCopyBuffer(commands.handle, source.buffer, target.buffer, 1, byref(region))
-        self._finish(commands)
+        commands.end()
 
     def _no_memory(self, nbytes: int) -> DeviceError:
         free, size = self.room()
