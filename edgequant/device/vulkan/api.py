@@ -50,8 +50,8 @@ _TYPES: dict[str, Any] = {
     "p": c_void_p,
 }
 PROTOTYPES = {
-    "vkEnumerateInstanceVersion": "ip",
     "vkEnumerateInstanceExtensionProperties": "ispp",
+    "vkEnumerateInstanceLayerProperties": "ipp",
     "vkCreateInstance": "ippp",
     "vkDestroyInstance": "vpp",
     "vkEnumeratePhysicalDevices": "ippp",
