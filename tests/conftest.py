@@ -14,7 +14,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--oracles-must-run",
         action="store_true",
-        help="fail if a test marked oracle was skipped (unless it is also marked shared)",
+        help="fail if a test marked oracle or device was skipped (unless it is also marked shared)",
+    )
+    parser.addoption(
+        "--devices-must-run",
+        action="store_true",
+        help="fail if a test marked device was skipped, or Vulkan's validation layers are missing",
     )
     parser.addoption(
         "--every-error",
@@ -41,11 +46,12 @@ def pytest_make_collect_report(collector: pytest.Collector) -> Iterator[None]:
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
     report = yield
     must_run = item.config.getoption("--oracles-must-run") and (
-        item.get_closest_marker("oracle") and not item.get_closest_marker("shared")
+        (item.get_closest_marker("oracle") or item.get_closest_marker("device"))
+        and not item.get_closest_marker("shared")
     )
     if report.skipped and must_run and not hasattr(report, "wasxfail"):
         report.outcome = "failed"
-        report.longrepr = f"an oracle test may not be skipped here: {report.longrepr}"
+        report.longrepr = f"an oracle or device may not be missing here: {report.longrepr}"
     return report
 
 

@@ -24,6 +24,7 @@ class Entry:
         missing: returns why it cannot be used on this machine, or None if it can.
         open: makes the device; the argument is what follows the colon ("1" of "vulkan:1"), or "".
         observes: its programs are `Observer`s.
+        worthwhile: whether `auto` may take it, once nothing is missing.
     """
 
     name: str
@@ -31,6 +32,7 @@ class Entry:
     missing: Callable[[], str | None]
     open: Callable[[str], Device]
     observes: bool = False
+    worthwhile: Callable[[], bool] = lambda: True
 
 
 @cache
@@ -42,6 +44,10 @@ def entries() -> tuple[Entry, ...]:
         if isinstance(entry, Entry):
             found.append(entry)
     return tuple(sorted(found, key=lambda entry: entry.rank))
+
+
+def _may_take(entry: Entry) -> bool:
+    return entry.missing() is None and entry.worthwhile()
 
 
 def open_device(name: str = "auto", *, observe: bool = False) -> Device:
@@ -56,7 +62,7 @@ def open_device(name: str = "auto", *, observe: bool = False) -> Device:
     """
     wanted, _, index = name.partition(":")
     for entry in entries():
-        if wanted == "auto" and (entry.missing() or (observe and not entry.observes)):
+        if wanted == "auto" and (observe > entry.observes or not _may_take(entry)):
             continue
         if wanted not in ("auto", entry.name):
             continue

@@ -7,6 +7,7 @@ text.
 
 import os
 from collections.abc import Callable, Mapping
+from math import prod
 
 import numpy as np
 
@@ -18,8 +19,8 @@ from edgequant.errors import DeviceError
 from edgequant.formats.format import find
 from edgequant.formats.matrix import Matrix
 from edgequant.graph import Array, Graph, Node, Step
+from edgequant.graph.caches import caches
 from edgequant.graph.ops.linear import Linear
-from edgequant.graph.ops.store_kv import StoreKV
 
 KEPT_SHARE = 0.5  # of the memory that is free at load; the rest is for the cache and activations
 
@@ -34,15 +35,18 @@ class CpuProgram:
         self._nodes = tuple(graph.nodes)
         self._last_uses = graph.last_uses()
         free = available_bytes()
-        stores = [node.op for node in graph.nodes if isinstance(node.op, StoreKV)]
-        cache_bytes = sum(2 * 4 * context * op.heads_kv * op.head_dim for op in stores)
+        heads = caches(graph)
+        cache_bytes = sum(2 * 4 * context * prod(width) for width in heads.values())
         if cache_bytes > free:
             raise _too_large(context, cache_bytes, free)
         self._matrices = _keep(
             graph, {name: Matrix(weights[name]) for name in graph.weights}, free, cache_bytes
         )
         try:
-            self._cache = {op.layer: (_zeros(op, context), _zeros(op, context)) for op in stores}
+            self._cache = {
+                layer: (_zeros(context, width), _zeros(context, width))
+                for layer, width in heads.items()
+            }
         except MemoryError:
             raise _too_large(context, cache_bytes, free) from None
 
@@ -62,8 +66,8 @@ class CpuProgram:
             if node.inputs[0].number not in by_value:  # q, k and v share one input
                 total = np.einsum("tc,tc->c", x, x, dtype=np.float64)
                 by_value[node.inputs[0].number] = total.astype(np.float32)
-            assert node.weight is not None
-            sums[node.weight] = Sums(by_value[node.inputs[0].number], len(x))
+            (name,) = node.weights
+            sums[name] = Sums(by_value[node.inputs[0].number], len(x))
 
         step = self._step(tokens, past, len(tokens))
         values = self._walk(step, self._nodes[:-1], watch)
@@ -77,7 +81,7 @@ class CpuProgram:
 
     def _step(self, tokens: Tokens, past: int, rows: int) -> Step:
         count = len(tokens)
-        if not (past >= 0 and 1 <= rows <= count and past + count <= self.context):
+        if not (past >= 0 and 0 <= rows <= count and 0 < count <= self.context - past):
             raise ValueError(
                 f"{count} tokens after {past}, {rows} rows, in a context of {self.context}"
             )
@@ -102,8 +106,8 @@ class CpuProgram:
             inputs = [values[value.number] for value in node.inputs]
             if watch is not None and isinstance(node.op, Linear):
                 watch(node, inputs[0])
-            matrix = None if node.weight is None else self._matrices[node.weight]
-            values[node.output.number] = node.op.reference(inputs, matrix, step)
+            matrices = [self._matrices[name] for name in node.weights]
+            values[node.output.number] = node.op.reference(inputs, matrices, step)
             for value in node.inputs:
                 if self._last_uses[value.number] == index:
                     values.pop(value.number, None)
@@ -134,7 +138,8 @@ def _keep(
     Small vectors are decoded anyway; a table that is only looked up stays as it is.
     """
     budget = int(KEPT_SHARE * free) - cache_bytes
-    multiplied = {node.weight for node in graph.nodes if isinstance(node.op, Linear)}
+    linears = [node for node in graph.nodes if isinstance(node.op, Linear)]
+    multiplied = {name for node in linears for name in node.weights}
     for name, matrix in matrices.items():
         find(matrix.weight.type.name)  # a format we cannot decode is refused before anything runs
         size = 4 * matrix.weight.info.weights
@@ -145,9 +150,9 @@ def _keep(
     return matrices
 
 
-def _zeros(op: StoreKV, context: int) -> Array:
+def _zeros(context: int, width: tuple[int, int]) -> Array:
     """Return keys or values of a layer; the system gives the pages when they are written."""
-    return np.zeros((context, op.heads_kv, op.head_dim), np.float32)
+    return np.zeros((context, *width), np.float32)
 
 
 def _too_large(context: int, wanted: int, free: int) -> DeviceError:

@@ -12,6 +12,7 @@ import os
 from collections import deque
 from functools import cache
 from importlib import import_module, metadata
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +24,8 @@ from edgequant.device.memory import available_bytes
 from edgequant.device.protocol import Program, Tokens
 from edgequant.errors import DeviceError
 from edgequant.graph import Graph
+from edgequant.graph.caches import caches
 from edgequant.graph.ops.linear import Linear
-from edgequant.graph.ops.store_kv import StoreKV
 
 BATCH = 512  # llama.cpp's n_ubatch: tokens it computes at once
 
@@ -195,8 +196,7 @@ def _context_params(library: Any, context: int, threads: int) -> Any:
 
 def _check_memory(graph: Graph, context: int) -> None:
     """Refuse what the system would kill us for: llama.cpp writes zeros to its whole cache."""
-    stores = [node.op for node in graph.nodes if isinstance(node.op, StoreKV)]
-    cache = sum(2 * 2 * context * op.heads_kv * op.head_dim for op in stores)
+    cache = sum(2 * 2 * context * prod(width) for width in caches(graph).values())
     wanted, free = cache + 4 * BATCH * context, available_bytes()
     if wanted > free:
         raise DeviceError(
@@ -239,8 +239,9 @@ class LlamaDevice:
         _check_memory(graph, context)
         program = _LlamaProgram(self._library, weights.path, context=context, threads=self.threads)
         for node in graph.nodes:
-            if node.weight is not None and isinstance(node.op, Linear):
-                self._rounded.add(_ROUNDED.get(weights[node.weight].type.name, "q8_K"))
+            if isinstance(node.op, Linear):
+                kinds = (weights[name].type.name for name in node.weights)
+                self._rounded.update(_ROUNDED.get(kind, "q8_K") for kind in kinds)
         self.activations = " + ".join(sorted(self._rounded)) or self.activations
         return program
 

@@ -2,27 +2,49 @@
 
 from collections.abc import Sequence
 
-from edgequant.device.protocol import Buffer, Pipeline, Recording, Ticket
+from edgequant.device.protocol import Adopted, Buffer, Place, Recording, Ticket
 from edgequant.errors import DeviceError
 from edgequant.graph.launch import Dispatch, Limits
 
+_APART = 1 << 40  # between the addresses of two buffers
+
 
 class NullGpu:
-    """Implements `Gpu` over bytearrays; `submitted` lists what would have run, in order."""
+    """Implements `Gpu` over bytearrays.
+
+    Attributes:
+        submitted: what would have run, in order.
+        live: the buffers that were not freed.
+        places: where each buffer ever made was asked for.
+        free_bytes: what `memory` says.
+    """
+
+    description = "null GPU"
+    in_place = False
 
     def __init__(self, limits: Limits) -> None:
         self.limits = limits
+        self.free_bytes: int | None = None
         self.submitted: list[tuple[Dispatch, ...]] = []
-        self.kernels: list[str] = []
-        self._buffers: list[bytearray] = []
-        self._recordings: list[tuple[Dispatch, ...]] = []
+        self.live: dict[Buffer, bytearray] = {}
+        self.places: dict[Buffer, Place] = {}
+        self._timed: set[Ticket] = set()
+        self._recordings: list[tuple[tuple[Dispatch, ...], bool]] = []
 
-    def adopt(self, mapping: memoryview) -> Sequence[Buffer]:
-        """Cut the mapping into buffers no larger than the limit."""
-        step = self.limits.max_alloc_bytes
-        return [self._add(bytearray(mapping[i : i + step])) for i in range(0, len(mapping), step)]
+    def memory(self) -> tuple[int, int] | None:
+        """Return what was said to be free."""
+        return None if self.free_bytes is None else (self.free_bytes, self.free_bytes)
 
-    def alloc(self, nbytes: int) -> Buffer:
+    def adopt(self, ranges: Sequence[memoryview], progress: Adopted) -> Sequence[Buffer]:
+        """Copy the ranges."""
+        buffers = []
+        for content in ranges:
+            buffers.append(self.alloc(len(content)))
+            self.write(buffers[-1], content)
+            progress(len(content))
+        return buffers
+
+    def alloc(self, nbytes: int, place: Place = Place.DEVICE) -> Buffer:
         """Return a zeroed buffer, or raise DeviceError above the limit."""
         if nbytes > self.limits.max_alloc_bytes:
             raise DeviceError(
@@ -30,36 +52,54 @@ class NullGpu:
                 f"the limit is {self.limits.max_alloc_bytes:,}.",
                 hint="use a smaller context.",
             )
-        return self._add(bytearray(nbytes))
+        buffer = len(self.places) + 1
+        self.places[buffer] = place
+        self.live[buffer] = bytearray(nbytes)
+        return buffer
 
-    def pipeline(self, kernel: str) -> Pipeline:
-        """Remember the kernel's name; the same name gives the same pipeline."""
-        if kernel not in self.kernels:
-            self.kernels.append(kernel)
-        return self.kernels.index(kernel)
+    def address(self, buffer: Buffer) -> int:
+        """Return an address that no other buffer comes near."""
+        return buffer * _APART
 
-    def record(self, dispatches: Sequence[Dispatch]) -> Recording:
+    def free(self, buffer: Buffer) -> None:
+        """Forget the buffer; twice is an error."""
+        del self.live[buffer]
+
+    def record(self, dispatches: Sequence[Dispatch], *, timed: bool = False) -> Recording:
         """Keep the dispatches."""
-        self._recordings.append(tuple(dispatches))
+        self._recordings.append((tuple(dispatches), timed))
         return len(self._recordings) - 1
 
     def submit(self, recording: Recording) -> Ticket:
         """Note that the recording ran."""
-        self.submitted.append(self._recordings[recording])
-        return len(self.submitted) - 1
+        dispatches, timed = self._recordings[recording]
+        self.submitted.append(dispatches)
+        ticket = len(self.submitted) - 1
+        if timed:
+            self._timed.add(ticket)
+        return ticket
 
     def wait(self, ticket: Ticket) -> Sequence[float]:
-        """Return zero seconds for each dispatch."""
-        return [0.0] * len(self.submitted[ticket])
+        """Return zero seconds for each dispatch of a timed recording."""
+        return [0.0] * len(self.submitted[ticket]) if ticket in self._timed else []
 
-    def write(self, buffer: Buffer, content: memoryview) -> None:
-        """Copy bytes to the start of a buffer."""
-        self._buffers[buffer][: len(content)] = content
+    def discard(self, recording: Recording) -> None:
+        """Forget the recording."""
+        self._recordings[recording] = ((), False)
 
-    def read(self, buffer: Buffer) -> memoryview:
-        """Return a buffer's bytes."""
-        return memoryview(self._buffers[buffer])
+    def write(self, buffer: Buffer, content: bytes | memoryview, offset: int = 0) -> None:
+        """Copy bytes into a buffer."""
+        self.live[buffer][offset : offset + len(content)] = content
 
-    def _add(self, content: bytearray) -> Buffer:
-        self._buffers.append(content)
-        return len(self._buffers) - 1
+    def read(self, buffer: Buffer, nbytes: int, offset: int = 0) -> bytes:
+        """Return bytes of a buffer."""
+        return bytes(self.live[buffer][offset : offset + nbytes])
+
+    def peek(self, buffer: Buffer, nbytes: int, offset: int = 0) -> bytes:
+        """Return bytes of a READBACK buffer."""
+        assert self.places[buffer] is Place.READBACK, "peek is for what the host may see"
+        return self.read(buffer, nbytes, offset)
+
+    def close(self) -> None:
+        """Forget all buffers."""
+        self.live.clear()

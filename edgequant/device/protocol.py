@@ -1,12 +1,13 @@
-"""The two seams of running: a device runs graphs; a GPU has eight verbs.
+"""The two seams of running: a device runs graphs; a GPU has a dozen verbs.
 
 `cpu` implements `Device` and is the definition. A GPU host implements `Gpu`; what all GPUs share
 (binding, planning, recording, replaying) is written once on top of it. Capabilities beyond
 `Program` are protocols of their own, so that an engine that lacks one has no stub for it.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from enum import Enum, auto
 from typing import Protocol, runtime_checkable
 
 import numpy as np
@@ -61,7 +62,7 @@ class Program(Protocol):
         Args:
             tokens: (n,) ids, n >= 1, past + n <= context.
             past: tokens already in the KV cache; going back to a smaller number forgets the rest.
-            rows: 1..n.
+            rows: 0..n; with 0 the KV cache is filled and no more.
 
         Returns:
             (rows, vocab) float32.
@@ -87,7 +88,11 @@ class Generator(Program, Protocol):
     """A program on which the sampled token feeds the next step without coming back to Python."""
 
     def generate(self, token: int, past: int, count: int, sampling: Sampling) -> Iterator[int]:
-        """Feed `token` at `past` and yield up to `count` sampled tokens, each fed in turn."""
+        """Feed `token` at `past` and yield up to `count` sampled tokens, each fed in turn.
+
+        Raises:
+            FloatingPointError: a logit is not finite.
+        """
         ...
 
 
@@ -118,44 +123,109 @@ class Device(Protocol):
 
 
 Buffer = int
-Pipeline = int
 Recording = int
 Ticket = int
+Adopted = Callable[[int], object]
+
+
+class Place(Enum):
+    """Where a buffer lives, by who touches it."""
+
+    DEVICE = auto()  # kernels only; `write` and `read` copy
+    UPLOAD = auto()  # the host writes often, kernels read: device memory the host sees, if any
+    READBACK = auto()  # kernels write, the host reads: cached host memory
 
 
 class Gpu(Protocol):
-    """What a GPU host implements, in buffers and dispatches; handles are its own small integers."""
+    """What a GPU host implements, in buffers and dispatches; handles are its own small integers.
+
+    Submissions run in order, each after the one before has finished and its writes are seen.
+
+    Attributes:
+        limits: what it can do.
+        description: for reports: the hardware and driver.
+        in_place: `adopt` leaves files where they are, so that they take no memory of the GPU's.
+    """
 
     limits: Limits
+    description: str
+    in_place: bool
 
-    def adopt(self, mapping: memoryview) -> Sequence[Buffer]:
-        """Make a file's mapping readable by kernels, in place where the driver allows."""
+    def memory(self) -> tuple[int, int] | None:
+        """Return how many bytes buffers can still take, and of how many; None if nobody says."""
         ...
 
-    def alloc(self, nbytes: int) -> Buffer:
-        """Return a zeroed buffer."""
+    def adopt(self, ranges: Sequence[memoryview], progress: Adopted) -> Sequence[Buffer]:
+        """Make ranges of mapped files readable by kernels, in place where the driver allows.
+
+        Args:
+            ranges: each becomes one buffer, whose address is that of the range's first byte; at
+                most `limits.max_alloc_bytes` each. They are read, never written, and must stay
+                mapped until the buffers are freed.
+            progress: called with bytes as they are copied.
+
+        Raises:
+            DeviceError: no memory, with the sizes.
+        """
         ...
 
-    def pipeline(self, kernel: str) -> Pipeline:
-        """Compile, or find in the cache, one kernel."""
+    def alloc(self, nbytes: int, place: Place = Place.DEVICE) -> Buffer:
+        """Return a zeroed buffer.
+
+        Raises:
+            DeviceError: no memory, with the sizes.
+        """
         ...
 
-    def record(self, dispatches: Sequence[Dispatch]) -> Recording:
-        """Turn dispatches into something that can be submitted many times."""
+    def address(self, buffer: Buffer) -> int:
+        """Return the address of the buffer's first byte, as kernels see it; 16 divides it."""
+        ...
+
+    def free(self, buffer: Buffer) -> None:
+        """Give a buffer back; nothing that uses it may be running."""
+        ...
+
+    def record(self, dispatches: Sequence[Dispatch], *, timed: bool = False) -> Recording:
+        """Turn dispatches into something that can be submitted many times.
+
+        Barriers are put where one dispatch depends on an earlier one, and nowhere else.
+
+        Raises:
+            DeviceError: a kernel does not compile, with its name and what the driver said.
+        """
         ...
 
     def submit(self, recording: Recording) -> Ticket:
-        """Start a recording and return at once."""
+        """Start a recording and return at once; the same may be in flight more than once."""
         ...
 
     def wait(self, ticket: Ticket) -> Sequence[float]:
-        """Wait until it is done; seconds of each dispatch, empty if they are not measured."""
+        """Wait until it is done; seconds of each dispatch of a timed recording, else empty.
+
+        Raises:
+            DeviceError: the device was lost.
+        """
         ...
 
-    def write(self, buffer: Buffer, content: memoryview) -> None:
-        """Copy bytes to the start of a buffer."""
+    def discard(self, recording: Recording) -> None:
+        """Forget a recording that is not in flight."""
         ...
 
-    def read(self, buffer: Buffer) -> memoryview:
-        """Return a buffer's bytes."""
+    def write(self, buffer: Buffer, content: bytes | memoryview, offset: int = 0) -> None:
+        """Copy bytes into a buffer, after all that was submitted before has run."""
+        ...
+
+    def read(self, buffer: Buffer, nbytes: int, offset: int = 0) -> bytes:
+        """Return bytes of a buffer, after all that was submitted before has run."""
+        ...
+
+    def peek(self, buffer: Buffer, nbytes: int, offset: int = 0) -> bytes:
+        """Return bytes of a READBACK buffer as they are now.
+
+        The caller has waited for the ticket that wrote them; what came later may still be running.
+        """
+        ...
+
+    def close(self) -> None:
+        """Give everything back."""
         ...

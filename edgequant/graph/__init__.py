@@ -5,7 +5,7 @@ observer and the GPUs. Ops stay simple; fusing them is a rewrite of the graph, n
 """
 
 from edgequant.graph.graph import ROWS, TOKENS, Axis, Graph, Node, Shape, Value
-from edgequant.graph.op import Array, Cache, Op, Step
+from edgequant.graph.op import Array, Cache, Launchable, Op, Step
 
 __all__ = [
     "ROWS",
@@ -14,6 +14,7 @@ __all__ = [
     "Axis",
     "Cache",
     "Graph",
+    "Launchable",
     "Node",
     "Op",
     "Shape",

@@ -31,12 +31,12 @@ class Value:
 
 @dataclass(frozen=True)
 class Node:
-    """One op applied to values and at most one weight."""
+    """One op applied to values and weights: none or one, several where ops were fused."""
 
     op: Op
     inputs: tuple[Value, ...]
     output: Value
-    weight: str | None = None
+    weights: tuple[str, ...] = ()
 
 
 @dataclass
@@ -48,13 +48,13 @@ class Graph:
     def add(self, op: Op, *inputs: Value, weight: str | None = None) -> Value:
         """Append a node and return its output."""
         value = Value(len(self.nodes), op.shape(*(v.shape for v in inputs)))
-        self.nodes.append(Node(op, inputs, value, weight))
+        self.nodes.append(Node(op, inputs, value, () if weight is None else (weight,)))
         return value
 
     @property
     def weights(self) -> tuple[str, ...]:
         """Names of the weights the graph reads, in order of first use."""
-        return tuple(dict.fromkeys(n.weight for n in self.nodes if n.weight is not None))
+        return tuple(dict.fromkeys(name for node in self.nodes for name in node.weights))
 
     def last_uses(self) -> dict[int, int]:
         """Return, by value number, the index of the last node that reads (or makes) it."""

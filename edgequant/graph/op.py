@@ -1,18 +1,19 @@
-"""What an op is: its shape rule and its meaning in NumPy.
+"""What an op is: its shape rule, its meaning in NumPy, and its kernels.
 
 An op is a frozen dataclass in a file of its own under `ops/`; its fields are what is fixed when the
-graph is recorded. `reference` is the definition every kernel is held against. What a GPU kernel
-receives (`launch.py`) joins each op's file with the kernels.
+graph is recorded. `reference` is the definition every kernel is held against. An op that GPUs run
+is `Launchable`; one that is always rewritten into another (`fuse.py`) need not be.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
 from edgequant.formats.matrix import Matrix
+from edgequant.graph.launch import Call, Launch
 
 if TYPE_CHECKING:
     from edgequant.graph.graph import Shape
@@ -28,7 +29,7 @@ class Step:
     Attributes:
         tokens: (n,) the ids of this call.
         past: how many tokens are in the KV cache already.
-        rows: how many of the last tokens' logits are wanted, 1..n.
+        rows: how many of the last tokens' logits are wanted, 0..n.
         cache: the KV cache, written by `StoreKV` and read by `Attention`.
     """
 
@@ -49,6 +50,15 @@ class Op(Protocol):
         """
         ...
 
-    def reference(self, inputs: Sequence[Array], weight: Matrix | None, step: Step) -> Array:
+    def reference(self, inputs: Sequence[Array], weights: Sequence[Matrix], step: Step) -> Array:
         """Compute the output in float32."""
+        ...
+
+
+@runtime_checkable
+class Launchable(Op, Protocol):
+    """An op with kernels."""
+
+    def launch(self, call: Call) -> tuple[Launch, ...]:
+        """Return the kernels that compute it, in order; none where nothing is to be done."""
         ...

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from edgequant.blocks import Floats
-from edgequant.device.protocol import Program, Tokens
+from edgequant.device.protocol import Generator, Program, Sampling, Tokens
 from edgequant.errors import GGUFError
 
 BATCH = 512  # tokens a step at most: llama.cpp's n_ubatch
@@ -60,15 +60,12 @@ class Session:
             stop = min(start + self._batch, len(ids))
             if stop > first:
                 stop = min(stop, max(start, first) + self._rows)
-            wanted = stop - max(start, first)
-            logits = self._program.run(ids[start:stop], self.past, rows=max(1, wanted))
+            wanted = max(0, stop - max(start, first))
+            logits = self._program.run(ids[start:stop], self.past, rows=wanted)
             self.past += stop - start
             start = stop
             if not np.isfinite(logits).all():
-                raise GGUFError(
-                    f"{self._where}: after {self.past:,} tokens its logits are not finite.",
-                    hint="its weights are damaged; download or convert the file again.",
-                )
+                raise self._not_finite()
             if wanted > 0:
                 yield logits
 
@@ -82,8 +79,42 @@ class Session:
         """Feed one token and return its logits, (vocab,)."""
         return self.prefill([token])
 
+    @property
+    def chains(self) -> bool:
+        """Whether `generate` can be used."""
+        return isinstance(self._program, Generator)
+
+    def generate(self, token: int, count: int, sampling: Sampling) -> Iterator[int]:
+        """Feed a token, and yield tokens drawn on the device, each fed before the next is drawn.
+
+        Args:
+            token: to begin with.
+            count: how many to draw at most; as many steps must fit in the context.
+            sampling: how; a repeat penalty is not applied.
+
+        Raises:
+            GGUFError: a logit is not finite.
+        """
+        program = self._program
+        if not isinstance(program, Generator):
+            raise TypeError("this program draws no tokens: look at `chains`")
+        if not 0 <= count <= self.room:
+            raise ValueError(f"{count} steps do not fit in the {self.room} left")
+        try:
+            for drawn in program.generate(token, self.past, count, sampling):
+                self.past += 1
+                yield drawn
+        except FloatingPointError:
+            raise self._not_finite() from None
+
     def rewind(self, past: int = 0) -> None:
         """Forget all but the first `past` tokens."""
         if not 0 <= past <= self.past:
             raise ValueError(f"cannot rewind to {past}: {self.past} tokens are in the cache")
         self.past = past
+
+    def _not_finite(self) -> GGUFError:
+        return GGUFError(
+            f"{self._where}: after {self.past:,} tokens its logits are not finite.",
+            hint="its weights are damaged; download or convert the file again.",
+        )

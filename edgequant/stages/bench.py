@@ -2,7 +2,8 @@
 
 A test is a prefill of n_prompt random tokens ("pp"), or n_gen decodes of random tokens ("tg"), at a
 depth of n_depth tokens already in the cache. Each repetition starts from the same cache: empty, or
-rewound to the depth. Nothing is sampled; the logits of the last token are made each step.
+rewound to the depth. Nothing is sampled; the logits of the last token are made each step. A device
+on which tokens chain decodes the likeliest tokens instead of random ones.
 
 Source: llama-bench.cpp, llama.cpp 0c1e57098. Differs: the tokens are drawn from a fixed seed, all
 tests share one program, whose context is that of the largest, and a step takes up to 512 tokens.
@@ -19,7 +20,7 @@ import numpy as np
 
 from edgequant import __version__
 from edgequant.device import open_device
-from edgequant.device.protocol import Tokens
+from edgequant.device.protocol import Sampling, Tokens
 from edgequant.progress import SILENT, Progress
 from edgequant.runtime.model import Model, open_model
 from edgequant.runtime.session import BATCH, Session
@@ -155,6 +156,9 @@ class _Run:
     def _feed(self, tokens: Tokens) -> None:
         if self._test.prompt:
             self._session.prefill(tokens)
+        elif self._session.chains:
+            for _ in self._session.generate(int(tokens[0]), len(tokens), Sampling(temperature=0)):
+                pass
         else:
             for token in tokens:
                 self._session.decode(int(token))

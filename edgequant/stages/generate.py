@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from edgequant.blocks import Floats
@@ -167,18 +167,32 @@ class _Continuation:
         self._history = list(prompt)
 
     def run(self, logits: Floats, limit: int | None) -> Iterator[int]:
-        """Yield tokens, each fed before the next is drawn."""
+        """Yield tokens; the last one is not fed."""
+        tokens = self._draw(logits, limit)
         while limit is None or self.count < limit:
-            token = self._sampler.pick(logits, self._history)
+            token = next(tokens, None)
+            if token is None:
+                self.stopped = "context"
+                return
             if token in self._ends:
                 self.stopped = "end"
                 return
             self._history.append(token)
             self.count += 1
             yield token
-            if self.count == limit:
-                return
-            if not self._session.room:
-                self.stopped = "context"
-                return
-            logits = self._session.decode(token)
+
+    def _draw(self, logits: Floats, limit: int | None) -> Iterator[int]:
+        """Yield tokens, each fed before the next is drawn, until the context is full.
+
+        The device draws all but the first where it can: then nothing waits for the text.
+        """
+        session, sampling = self._session, self._sampler.sampling
+        token = self._sampler.pick(logits, self._history)
+        yield token
+        if session.chains and sampling.repeat_penalty == 1.0:
+            most = session.room if limit is None else min(session.room, limit - 1)
+            yield from session.generate(token, most, replace(sampling, seed=self._sampler.seed))
+            return
+        while session.room:
+            token = self._sampler.pick(session.decode(token), self._history)
+            yield token

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 
 from edgequant.formats.matrix import Matrix
 from edgequant.graph.graph import Shape
+from edgequant.graph.kernels import elementwise
+from edgequant.graph.launch import Call, Kind, Launch
 from edgequant.graph.op import Array, Step
 
 
@@ -18,7 +20,11 @@ class Add:
             raise ValueError(f"add: the shapes {a} and {b} differ")
         return a
 
-    def reference(self, inputs: Sequence[Array], _weight: Matrix | None, _step: Step) -> Array:
+    def reference(self, inputs: Sequence[Array], _weights: Sequence[Matrix], _step: Step) -> Array:
         """Add."""
         a, b = inputs
         return a + b
+
+    def launch(self, call: Call) -> tuple[Launch, ...]:
+        """Return the kernel `add`."""
+        return elementwise.launches("add", Kind.INPUT, call.inputs[0])

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 
 from edgequant.formats.matrix import Matrix
 from edgequant.graph.graph import Shape
+from edgequant.graph.kernels import elementwise, vector
+from edgequant.graph.launch import Call, Kind, Launch
 from edgequant.graph.op import Array, Step
 
 
@@ -20,8 +22,12 @@ class Bias:
             raise ValueError(f"bias: an input of {x[-1]} columns, a weight of {self.columns}")
         return x
 
-    def reference(self, inputs: Sequence[Array], weight: Matrix | None, _step: Step) -> Array:
+    def reference(self, inputs: Sequence[Array], weights: Sequence[Matrix], _step: Step) -> Array:
         """Add."""
-        assert weight is not None
-        (x,) = inputs
+        (x,), (weight,) = inputs, weights
         return x + weight.vector()
+
+    def launch(self, call: Call) -> tuple[Launch, ...]:
+        """Return the kernel `bias`."""
+        vector.check("bias", call)
+        return elementwise.launches("bias", Kind.WEIGHT, call.inputs[0])

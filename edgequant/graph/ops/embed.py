@@ -5,6 +5,8 @@ from dataclasses import dataclass
 
 from edgequant.formats.matrix import Matrix
 from edgequant.graph.graph import TOKENS, Shape
+from edgequant.graph.kernels import embed
+from edgequant.graph.launch import Call, Launch
 from edgequant.graph.op import Array, Step
 
 
@@ -18,7 +20,11 @@ class Embed:
         """Return (tokens, columns)."""
         return (TOKENS, self.columns)
 
-    def reference(self, _inputs: Sequence[Array], weight: Matrix | None, step: Step) -> Array:
+    def reference(self, _inputs: Sequence[Array], weights: Sequence[Matrix], step: Step) -> Array:
         """Decode the rows of this step's tokens only."""
-        assert weight is not None
+        (weight,) = weights
         return weight.take(step.tokens)
+
+    def launch(self, call: Call) -> tuple[Launch, ...]:
+        """Return the kernel that decodes the weight's format."""
+        return embed.launches(call, self.columns)

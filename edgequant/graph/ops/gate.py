@@ -7,6 +7,8 @@ import numpy as np
 
 from edgequant.formats.matrix import Matrix
 from edgequant.graph.graph import Shape
+from edgequant.graph.kernels import elementwise
+from edgequant.graph.launch import Call, Kind, Launch
 from edgequant.graph.op import Array, Step
 
 
@@ -20,7 +22,7 @@ class Gate:
             raise ValueError(f"gate: the shapes {a} and {b} differ")
         return a
 
-    def reference(self, inputs: Sequence[Array], _weight: Matrix | None, _step: Step) -> Array:
+    def reference(self, inputs: Sequence[Array], _weights: Sequence[Matrix], _step: Step) -> Array:
         """Compute in one scratch array; exp overflows to infinity where the result is -0."""
         a, b = inputs
         scratch = np.negative(a)
@@ -30,3 +32,7 @@ class Gate:
         np.divide(a, scratch, out=scratch)
         scratch *= b
         return scratch
+
+    def launch(self, call: Call) -> tuple[Launch, ...]:
+        """Return the kernel `gate`."""
+        return elementwise.launches("gate", Kind.INPUT, call.inputs[0])

@@ -23,10 +23,9 @@ class Linear:
             raise ValueError(f"linear: an input of {x[-1]} columns, a weight of {self.columns}")
         return (*x[:-1], self.rows)
 
-    def reference(self, inputs: Sequence[Array], weight: Matrix | None, _step: Step) -> Array:
+    def reference(self, inputs: Sequence[Array], weights: Sequence[Matrix], _step: Step) -> Array:
         """Multiply chunk by chunk of weight rows, so that few are decoded at a time."""
-        assert weight is not None
-        (x,) = inputs
+        (x,), (weight,) = inputs, weights
         out = np.empty((len(x), self.rows), np.float32)
         for first, rows in weight.chunks():
             np.matmul(x, rows.T, out=out[:, first : first + len(rows)])

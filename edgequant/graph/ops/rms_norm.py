@@ -7,6 +7,8 @@ import numpy as np
 
 from edgequant.formats.matrix import Matrix
 from edgequant.graph.graph import Shape
+from edgequant.graph.kernels import rms_norm, vector
+from edgequant.graph.launch import Call, Launch
 from edgequant.graph.op import Array, Step
 
 
@@ -28,12 +30,16 @@ class RmsNorm:
             raise ValueError(f"rms_norm: {x[-1]} columns are not whole runs of {self.width}")
         return x
 
-    def reference(self, inputs: Sequence[Array], weight: Matrix | None, _step: Step) -> Array:
+    def reference(self, inputs: Sequence[Array], weights: Sequence[Matrix], _step: Step) -> Array:
         """Compute in float32, as transformers does."""
-        assert weight is not None
-        (x,) = inputs
-        runs = x.reshape(len(x), -1, self.width)
+        (x,), (weight,) = inputs, weights
+        runs = x.reshape(len(x), x.shape[-1] // self.width, self.width)  # also of no tokens
         square = np.mean(np.square(runs), axis=-1, keepdims=True)  # (tokens, runs, 1)
         out: Array = runs * (np.float32(1) / np.sqrt(square + np.float32(self.epsilon)))
         out *= weight.vector()
         return out.reshape(x.shape)
+
+    def launch(self, call: Call) -> tuple[Launch, ...]:
+        """Return the kernel `rms_norm`."""
+        vector.check("rms_norm", call)
+        return rms_norm.launches(call.inputs[0], self.width, self.epsilon, call.limits)

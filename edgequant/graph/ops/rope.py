@@ -9,6 +9,8 @@ import numpy as np
 from edgequant.blocks import Floats
 from edgequant.formats.matrix import Matrix
 from edgequant.graph.graph import Shape
+from edgequant.graph.kernels import rotate_store
+from edgequant.graph.launch import Call, Launch
 from edgequant.graph.op import Array, Step
 
 
@@ -59,11 +61,11 @@ class Rope:
             raise ValueError(f"rope: {x[-1]} columns are not whole heads of {self.head_dim}")
         return x
 
-    def reference(self, inputs: Sequence[Array], weight: Matrix | None, step: Step) -> Array:
+    def reference(self, inputs: Sequence[Array], weights: Sequence[Matrix], step: Step) -> Array:
         """Rotate; angles are float32 products, their sine and cosine exact to the last bit."""
         (x,) = inputs
         per_position = frequencies(self.base, self.head_dim, self.stretch)
-        if weight is not None:
+        for weight in weights:
             per_position = per_position / weight.vector()
         cos, sin = _turns(per_position.tobytes(), step.past, len(x))
         heads = x.reshape(len(x), -1, self.head_dim)
@@ -77,3 +79,13 @@ class Rope:
         out[first] = a * cos - b * sin
         out[second] = b * cos + a * sin
         return out.reshape(x.shape)
+
+    def launch(self, call: Call) -> tuple[Launch, ...]:
+        """One launch, of queries alone, as far as the kernel is concerned."""
+        return rotate_store.launches(
+            call,
+            rotate_store.Heads(call.inputs[0][1] // self.head_dim, 0, self.head_dim),
+            frequencies=frequencies(self.base, self.head_dim, self.stretch).tobytes(),
+            interleaved=self.interleaved,
+            factors=bool(call.weights),
+        )

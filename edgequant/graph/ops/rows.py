@@ -5,6 +5,8 @@ from dataclasses import dataclass
 
 from edgequant.formats.matrix import Matrix
 from edgequant.graph.graph import ROWS, TOKENS, Shape
+from edgequant.graph.kernels import rows
+from edgequant.graph.launch import Call, Launch
 from edgequant.graph.op import Array, Step
 
 
@@ -18,7 +20,11 @@ class Rows:
             raise ValueError(f"rows: the first axis of {x} is not tokens")
         return (ROWS, *x[1:])
 
-    def reference(self, inputs: Sequence[Array], _weight: Matrix | None, step: Step) -> Array:
+    def reference(self, inputs: Sequence[Array], _weights: Sequence[Matrix], step: Step) -> Array:
         """Slice."""
         (x,) = inputs
         return x[len(x) - step.rows :]
+
+    def launch(self, call: Call) -> tuple[Launch, ...]:
+        """Return the kernel `rows`."""
+        return rows.launches(call.rows, call.inputs[0][-1])

@@ -48,6 +48,12 @@ def test_prefill_equals_decode(made: Made, size: int) -> None:
     assert np.abs(parts - whole).max() < 4e-6 * np.abs(whole).max()
 
 
+def test_no_rows_fill_the_cache(made: Made) -> None:
+    program, last = load(made), load(made).run(TOKENS, 0)
+    assert program.run(TOKENS[:19], 0, rows=0).shape == (0, last.shape[1])
+    assert np.abs(program.run(TOKENS[19:], 19) - last).max() < 4e-6 * np.abs(last).max()
+
+
 def test_only_the_rows_asked_for(made: Made) -> None:
     program = load(made)
     whole = program.run(TOKENS, 0, rows=20)
@@ -80,7 +86,9 @@ def test_it_observes_every_linear(made: Made) -> None:
     assert isinstance(program, Observer)
     first, second = program.observe(TOKENS[:12], 0), program.observe(TOKENS[12:], 12)
     whole = load(made).observe(TOKENS, 0)
-    linears = {node.weight for node in made[0].nodes if isinstance(node.op, Linear)}
+    linears = {
+        name for node in made[0].nodes if isinstance(node.op, Linear) for name in node.weights
+    }
     assert whole.keys() == first.keys() == linears
     for name, sums in whole.items():
         assert sums.in_sum2.dtype == np.float32
@@ -106,7 +114,9 @@ def test_what_it_observes_are_squares_of_inputs() -> None:
     assert sums["out"].in_sum2 == pytest.approx(wanted, rel=1e-6)
 
 
-@pytest.mark.parametrize(("tokens", "past", "rows"), [(25, 0, 1), (5, 20, 1), (5, 0, 6), (5, 0, 0)])
+@pytest.mark.parametrize(
+    ("tokens", "past", "rows"), [(25, 0, 1), (5, 20, 1), (5, 0, 6), (5, 0, -1), (0, 0, 0)]
+)
 def test_calls_beyond_the_context_are_our_bug(tokens: int, past: int, rows: int) -> None:
     with pytest.raises(ValueError, match=f"{tokens} tokens after {past}, {rows} rows, in a"):
         load(tiny()).run(np.zeros(tokens, np.int32), past, rows=rows)
@@ -171,7 +181,7 @@ def test_it_is_opened_by_name() -> None:
         open_device("cpu:1")
     with pytest.raises(DeviceError, match="abacus: no such device") as caught:
         open_device("abacus")
-    assert caught.value.hint == "use one of auto, llama, cpu."
+    assert caught.value.hint == "use one of auto, vulkan, llama, cpu."
 
 
 def test_threads_are_what_the_environment_says(monkeypatch: pytest.MonkeyPatch) -> None:

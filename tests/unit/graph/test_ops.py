@@ -36,8 +36,8 @@ def step(tokens: int, past: int = 0, rows: int = 1, cache: Cache | None = None) 
 
 
 def run(op: Op, *inputs: Array, of: Array | None = None, at: Step | None = None) -> Array:
-    matrix = None if of is None else Matrix(weight("w", of))
-    out = op.reference(inputs, matrix, at or step(len(inputs[0])))
+    matrices = [] if of is None else [Matrix(weight("w", of))]
+    out = op.reference(inputs, matrices, at or step(len(inputs[0])))
     assert out.dtype == np.float32
     return out
 
@@ -55,7 +55,7 @@ def test_linear_multiplies_with_the_decoded_weight(
 ) -> None:
     stored = Matrix(weight("w", draw(rng, 70, 256), fmt))
     x = draw(rng, 3, 256)
-    out = Linear(256, 70).reference([x], stored.kept() if kept else stored, step(3))
+    out = Linear(256, 70).reference([x], [stored.kept() if kept else stored], step(3))
     decoded = stored.rows(0, 70).astype(np.float64)
     assert out == pytest.approx(x.astype(np.float64) @ decoded.T, abs=1e-4)
 

@@ -1,0 +1,102 @@
+"""Mat-vec: one to eight tokens times a weight matrix, with what is fused to it.
+
+`matvec_{format}` multiplies float32 activations, `matvec_i8_{format}` activations that
+`quantize_activations` has rounded to int8, which is what gets near the speed of memory.
+"""
+
+from dataclasses import dataclass
+
+from edgequant.graph.kernels.compiled import INTEGERS, format_kernel
+from edgequant.graph.kernels.linear import Linear
+from edgequant.graph.launch import Arguments, Call, Kind, Launch, Operand
+
+MATVEC = Arguments(
+    "MatvecArgs",
+    (
+        ("x", "uint8_t"),
+        ("w", "uint8_t"),
+        ("up", "uint8_t"),
+        ("bias", "float"),
+        ("residual", "float"),
+        ("y", "float"),
+    ),
+    (("columns", "uint"), ("rows", "uint"), ("row_nbytes", "uint")),
+)
+QUANTIZE_ACTIVATIONS = Arguments(
+    "QuantizeActivationsArgs",
+    (("x", "float"), ("made", "uint8_t")),
+    (("columns", "uint"), ("tokens", "uint")),
+)
+MOST_TOKENS = 8
+QUANTIZED_BY_WORKGROUP = 1024  # columns
+GRID_X = 1 << 15  # as in lib/matvec.slang
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """How a mat-vec is spread over threads; see lib/matvec.slang.
+
+    Attributes:
+        threads: of a workgroup.
+        team: threads that share rows, whole subgroups.
+        rows: of a team, at most 4.
+        ahead: units of a row that a thread loads before it needs the first, at most 4.
+    """
+
+    threads: int
+    team: int
+    rows: int
+    ahead: int
+
+
+def tune(call: Call, columns: int, rows: int) -> Tuning:
+    """Choose by shape."""
+    lanes = call.limits.subgroup
+    return Tuning(4 * lanes, lanes, 2, 1)
+
+
+def quantized(tokens: int, columns: int, index: int = 0, *, writes: bool = False) -> Operand:
+    """Return the operand of int8 activations of (tokens, columns); see lib/activations.slang."""
+    nbytes = tokens * columns * 5 // 4
+    return Operand(Kind.DERIVED, index, not writes, writes, nbytes, "q8")
+
+
+def launches(call: Call, linear: Linear, tuning: Tuning | None = None) -> tuple[Launch, ...]:
+    """Return the launches of a linear layer over at most 8 tokens.
+
+    Raises:
+        UnsupportedError: no kernel decodes the weight's format.
+    """
+    tokens, weight = call.inputs[0][0], call.weights[0]
+    tuning = tuning or tune(call, linear.columns, linear.rows)
+    integers = call.limits.integer_dot and not call.exact and weight.name in INTEGERS
+    x = quantized(tokens, linear.columns) if integers else Operand(Kind.INPUT)
+    workgroups = -(-linear.rows // (tuning.threads // tuning.team * tuning.rows))
+    multiply = Launch(
+        format_kernel("matvec_i8" if integers else "matvec", weight),
+        (x, *linear.matrices, *linear.added, Operand(Kind.OUTPUT, reads=False, writes=True)),
+        MATVEC.pack(
+            columns=linear.columns,
+            rows=linear.rows,
+            row_nbytes=weight.row_nbytes(linear.columns),
+        ),
+        (min(workgroups, GRID_X), -(-workgroups // GRID_X), 1),
+        (
+            tuning.threads,
+            tuning.team,
+            tuning.rows,
+            tokens,
+            int(linear.gated),
+            int(linear.bias),
+            int(linear.residual),
+            tuning.ahead,
+        ),
+    )
+    return (_quantize(tokens, linear.columns), multiply) if integers else (multiply,)
+
+
+def _quantize(tokens: int, columns: int) -> Launch:
+    operands = (Operand(Kind.INPUT), quantized(tokens, columns, writes=True))
+    scalars = QUANTIZE_ACTIVATIONS.pack(columns=columns, tokens=tokens)
+    grid = (-(-columns // QUANTIZED_BY_WORKGROUP), tokens, 1)
+    return Launch("quantize_activations", operands, scalars, grid)

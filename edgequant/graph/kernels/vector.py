@@ -1,0 +1,18 @@
+"""Weights of one dimension: GPUs read them in F32 alone, as every file we know has them."""
+
+from edgequant.errors import UnsupportedError
+from edgequant.graph.launch import Call
+
+
+def check(kernel: str, call: Call) -> None:
+    """Refuse a vector in another format.
+
+    Raises:
+        UnsupportedError: with its format.
+    """
+    for kind in call.weights:
+        if kind.name != "F32":
+            raise UnsupportedError(
+                f"{kernel}: GPUs read its weight as F32, not as {kind.name}.",
+                hint="use --device cpu, or convert the model again.",
+            )

@@ -1,0 +1,174 @@
+"""The next token chosen on a GPU, against runtime/sampler.py: what is kept, how often it comes."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from run_op import Memory, run_launches, step_record
+
+from edgequant.blocks import BLOCK_TYPES, Floats
+from edgequant.device.protocol import Gpu, Sampling
+from edgequant.device.step import STEP
+from edgequant.graph.kernels import sample
+from edgequant.graph.launch import Call, Kind, Operand
+from edgequant.runtime.sampler import candidates
+
+pytestmark = pytest.mark.device
+
+FLAT = 1e9  # a temperature at which all that is kept is as likely
+
+
+def draw(
+    gpu: Gpu, logits: Floats, sampling: Sampling, count: int = 1, *, threads: int | None = None
+) -> NDArray[np.uint32]:
+    """Draw so many tokens from the same logits, one recording submitted again and again."""
+    limits = replace(gpu.limits, workgroup=threads or gpu.limits.workgroup)
+    f16 = BLOCK_TYPES["F16"]
+    call = Call(1, 1, 1, 1, (), f16, limits, inputs=((1, len(logits)),))
+    launches = sample.launches(call)
+    memory = Memory(gpu)
+    memory.put(Kind.INPUT, logits.astype(np.float32).tobytes())
+    memory.put(Kind.TOKENS, b"\xee" * 4)
+    memory.put(Kind.OUTPUT, bytes(4 * sample.RING))
+    record = step_record(
+        past=7, tokens=1, rows=1, seed=sampling.seed or 0, temperature=sampling.temperature,
+        top_k=sampling.top_k, top_p=sampling.top_p, min_p=sampling.min_p,
+    )  # fmt: skip
+    memory.put(Kind.STEP, record.tobytes())
+
+    def resolve(operand: Operand) -> object:
+        if operand.kind is Kind.SCRATCH:
+            memory.poison(Kind.SCRATCH, operand.nbytes)
+        return memory[operand.kind]
+
+    drawn: list[NDArray[np.uint32]] = []
+    while count > 0:
+        times = min(count, sample.RING)
+        run_launches(gpu, launches, resolve, times)
+        drawn.append(memory.get(Kind.OUTPUT, np.uint32)[:times])
+        count -= times
+    memory.check({Kind.TOKENS, Kind.OUTPUT, Kind.STEP, Kind.SCRATCH})
+    (after,) = memory.get(Kind.STEP, STEP)
+    number = sum(map(len, drawn))
+    record["past"], record["drawn"] = 7 + number, number
+    assert after == record
+    last = drawn[-1][-1]
+    assert memory.get(Kind.TOKENS, np.uint32)[0] == (0 if last == sample.NOT_FINITE else last)
+    memory.free()
+    return np.concatenate(drawn)
+
+
+def kept(gpu: Gpu, logits: Floats, sampling: Sampling, **words: int) -> list[int]:
+    """Return what is ever drawn when all that is kept is as likely; 12 times as often as needed."""
+    count = len(candidates(logits, sampling, ())[0])
+    draws = int(count * (np.log(count) + 12)) if count > 1 else 4
+    return np.unique(
+        draw(gpu, logits, replace(sampling, temperature=FLAT), draws, **words)
+    ).tolist()
+
+
+def expected(logits: Floats, sampling: Sampling) -> list[int]:
+    return sorted(candidates(logits, sampling, ())[0].tolist())
+
+
+@pytest.mark.parametrize("vocab", [1, 2, 127, 128, 129, 511, 512, 513, 5000, 128_256, 262_145])
+def test_greedy(gpu: Gpu, vocab: int, rng: np.random.Generator) -> None:
+    greedy = Sampling(temperature=0)
+    logits = rng.standard_normal(vocab, np.float32)
+    assert draw(gpu, logits, greedy) == [np.argmax(logits)]
+    assert draw(gpu, -np.abs(logits), greedy) == [np.argmax(-np.abs(logits))]
+
+
+def test_greedy_takes_the_first_of_equals(gpu: Gpu, rng: np.random.Generator) -> None:
+    logits = np.round(rng.standard_normal(3000).astype(np.float32))
+    assert draw(gpu, logits, Sampling(temperature=0)) == [np.argmax(logits)]
+    zeros = np.array([-0.0, 0.0, -1.0, 0.0], np.float32)
+    assert draw(gpu, zeros, Sampling(temperature=0)) == [0]
+
+
+@pytest.mark.parametrize("place", [0, 700, 1299])
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_what_is_not_finite_is_told(gpu: Gpu, place: int, value: float) -> None:
+    logits = np.zeros(1300, np.float32)
+    logits[place] = value
+    for temperature in (0, 0.8):
+        assert draw(gpu, logits, Sampling(temperature=temperature)) == [sample.NOT_FINITE]
+
+
+FILTERS = {
+    "none": Sampling(top_k=0, top_p=1, min_p=0),
+    "one": Sampling(top_k=1, top_p=1, min_p=0),
+    "top_k": Sampling(top_k=7, top_p=1, min_p=0),
+    "top_k of all": Sampling(top_k=999, top_p=1, min_p=0),
+    "top_p": Sampling(top_k=0, top_p=0.9, min_p=0),
+    "no top_p": Sampling(top_k=0, top_p=0, min_p=0),
+    "min_p": Sampling(top_k=0, top_p=1, min_p=0.1),
+    "top_k, top_p": Sampling(top_k=12, top_p=0.7, min_p=0),
+    "all": Sampling(top_k=40, top_p=0.95, min_p=0.05),
+    "all, min_p least": Sampling(top_k=40, top_p=0.95, min_p=0.4),
+}
+
+
+@pytest.mark.parametrize("sampling", FILTERS.values(), ids=FILTERS)
+def test_what_is_kept(gpu: Gpu, sampling: Sampling, rng: np.random.Generator) -> None:
+    for scale in (0.3, 2.0):
+        logits = (scale * rng.standard_normal(100)).astype(np.float32)
+        assert kept(gpu, logits, sampling) == expected(logits, sampling)
+
+
+@pytest.mark.parametrize("sampling", FILTERS.values(), ids=FILTERS)
+def test_what_is_kept_of_equals(gpu: Gpu, sampling: Sampling, rng: np.random.Generator) -> None:
+    logits = np.round(2 * rng.standard_normal(100)).astype(np.float32) - 30
+    # Where a sum of equal probabilities meets top_p to the last bit, NumPy's rounding decides.
+    sampling = replace(sampling, top_p=min(1, sampling.top_p + 1e-4))
+    assert kept(gpu, logits, sampling) == expected(logits, sampling)
+    assert kept(gpu, logits * 0, sampling) == expected(logits * 0, sampling)
+
+
+@pytest.mark.parametrize("threads", [128, 256])
+@pytest.mark.parametrize("spread", [0.0, 0.1, 3.0])
+def test_what_is_kept_of_a_large_vocabulary(
+    gpu: Gpu, spread: float, threads: int, rng: np.random.Generator
+) -> None:
+    logits = (spread * rng.standard_normal(70_000)).astype(np.float32)
+    logits[2000:2100] += spread  # many of the best come together, in few chunks
+    for sampling in (Sampling(top_k=3, top_p=1, min_p=0), Sampling(top_k=7, top_p=0.6, min_p=0)):
+        assert kept(gpu, logits, sampling, threads=threads) == expected(logits, sampling)
+
+
+def test_top_p_of_a_large_vocabulary(gpu: Gpu, rng: np.random.Generator) -> None:
+    logits = (4 * rng.standard_normal(128_256)).astype(np.float32)
+    sampling = Sampling(top_k=0, top_p=0.3, min_p=0)
+    assert kept(gpu, logits, sampling) == expected(logits, sampling)
+
+
+@pytest.mark.parametrize("sampling", FILTERS.values(), ids=FILTERS)
+@pytest.mark.parametrize("temperature", [0.8, 1.5])
+def test_how_often(
+    gpu: Gpu, sampling: Sampling, temperature: float, rng: np.random.Generator
+) -> None:
+    """Chi-square of 2,048 draws: five standard deviations above its mean is beyond 1 in 100,000."""
+    logits = (1.5 * rng.standard_normal(60)).astype(np.float32)
+    sampling = replace(sampling, temperature=temperature, seed=5)
+    ids, chances = candidates(logits, sampling, ())
+    drawn = draw(gpu, logits, sampling, 2048)
+    counts = np.bincount(drawn, minlength=60)
+    assert counts.sum() == counts[ids].sum()
+    wanted = 2048 * chances
+    common = wanted >= 5  # the rare ones count as one class
+    seen, wanted = (np.append(a[common], a[~common].sum()) for a in (counts[ids], wanted))
+    seen, wanted = seen[wanted > 0], wanted[wanted > 0]
+    freedom = len(wanted) - 1
+    chi2 = float(np.sum((seen - wanted) ** 2 / wanted))
+    assert chi2 <= freedom + 5 * np.sqrt(2 * freedom)
+
+
+def test_the_seed_and_the_number_give_the_token(gpu: Gpu, rng: np.random.Generator) -> None:
+    logits = rng.standard_normal(1000).astype(np.float32)
+    every = Sampling(temperature=1, top_k=0, top_p=1, min_p=0, seed=1)
+    first, again = (draw(gpu, logits, every, 64).tolist() for _ in range(2))
+    other = draw(gpu, logits, replace(every, seed=2), 64).tolist()
+    assert first == again
+    assert len(set(first)) > 32
+    assert sum(a == b for a, b in zip(first, other, strict=True)) < 8
