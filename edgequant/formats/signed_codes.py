@@ -49,10 +49,10 @@ class SignedRange:
 
 
 def signed_codes(
-    fit: SymmetricFit, scale: Floats, codes: SignedRange, *, sweeps: int
+    fit: SymmetricFit, sums: Floats, codes: SignedRange, *, sweeps: int
 ) -> SignedCodes:
-    """Choose codes near s, (n x each,); leaves `fit.levels` nearest under them."""
-    state = _Signed(fit, codes, scale)
+    """Choose codes near R / Q of `sums`, (2, n x each); leaves `fit.levels` nearest under them."""
+    state = _Signed(fit, codes, sums)
     for _ in range(sweeps):
         state.refit()
         for step in MOVES:
@@ -68,13 +68,11 @@ class _Signed:
     trial: its code, the error, short of sum w x², and Q and R.
     """
 
-    def __init__(self, fit: SymmetricFit, codes: SignedRange, scale: Floats) -> None:
+    def __init__(self, fit: SymmetricFit, codes: SignedRange, sums: Floats) -> None:
         self.fit, self.each = fit, codes.each
         self.low, self.high = np.float32(codes.low), np.float32(codes.high)
         self.state = self._room()
-        fit.assign(scale)
-        fit.sums(self.state[2:])
-        self.d, self.state[0] = self._grid(codes.aims)
+        self.d, self.state[0] = self._grid(sums, codes.aims)
         self._d = np.repeat(self.d, self.each)
         self._try(self.state, self._d)
 
@@ -87,9 +85,9 @@ class _Signed:
     def _room(self) -> Floats:
         return np.empty((4, self.fit.x.shape[1]), np.float32)
 
-    def _grid(self, aims: tuple[float, ...]) -> tuple[Floats, Floats]:
+    def _grid(self, sums: Floats, aims: tuple[float, ...]) -> tuple[Floats, Floats]:
         """Return d (n,) and codes (n x each,) by step 1."""
-        q, r = (np.ascontiguousarray(part.reshape(-1, self.each).T) for part in self.state[2:])
+        q, r = (np.ascontiguousarray(part.reshape(-1, self.each).T) for part in sums)
         ideal = r * inverse(q)
         at = np.abs(ideal).argmax(0)
         largest = np.take_along_axis(ideal, at[None], 0)[0]
