@@ -43,7 +43,8 @@ def encode(weights: Floats, importance: Floats | None, effort: Effort) -> Blocks
 def decode(blocks: Blocks, out: Floats) -> None:
     """(n,) of BLOCK into (n, 32) float32."""
     out[...] = blocks["qs"]
-    out *= blocks["d"].astype(np.float32)[:, None]
+    flat = out.reshape(-1)
+    flat *= np.repeat(blocks["d"].astype(np.float32), 32)  # faster than loops of 32
 
 
 Q8_0 = register(QuantFormat("Q8_0", BLOCK, encode, decode))
