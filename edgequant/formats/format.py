@@ -1,9 +1,8 @@
 """What a block format is, the registry of them, and the verbs on whole rows.
 
 Rows come as (rows, columns) float32; a format's own functions see blocks. Both verbs cut the rows
-into pieces that stay in a core's cache, hold no state, and leave NumPy free to release the GIL, so
-callers may run them on row chunks in threads. It does not know tensors, files, or which format is
-good for what.
+into pieces that stay in a core's cache, and hold no state, so callers may run them on row chunks in
+processes, or in threads. It does not know tensors, files, or which format is good for what.
 """
 
 import importlib
@@ -24,7 +23,7 @@ Blocks = NDArray[Any]
 Encode = Callable[[Floats, Floats | None, Effort], Blocks]
 Decode = Callable[[Blocks, Floats], None]
 
-ENCODE_WEIGHTS = 1 << 16  # a search holds about eight float32 arrays of this size at once
+ENCODE_WEIGHTS = 1 << 16  # a search holds six to sixteen float32 arrays of this size at once
 UNSEEN = 1e-4  # share of the mean importance that a column never reached is given
 DECODE_WEIGHTS = 1 << 16  # 256 KiB of float32, written and scaled while still in cache
 
