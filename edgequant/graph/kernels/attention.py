@@ -42,8 +42,10 @@ FEW = 8  # tokens that are taken one by one
 WIDEST = 256  # of a head
 ROWS = 4  # of a workgroup: registers hold their queries and sums
 CHUNKS = 2  # of 8 values a thread has of a head, if lanes suffice
+AHEAD = 2  # keys it loads before it uses the first: the latency of memory is waited for once
 UNSPLIT = 512  # tokens of context up to which it is not split
 SHARE = 128  # tokens of context of a split at least
+SUBGROUPS = 8  # of a workgroup, if their sums fit
 MERGING = 128  # threads of the merge
 BUSY = 256  # workgroups that keep a large GPU busy
 
@@ -96,7 +98,7 @@ def _few(call: Call, heads: Heads, read: tuple[Operand, ...], scale: float) -> t
     rows_each = -(-rows // passes)
     lanes = min(call.limits.subgroup, _power_of_two(-(-heads.head_dim // (8 * CHUNKS))))
     shape = (heads.head_dim, heads.heads_kv, heads.group)
-    tile = (rows_each, lanes, -(-heads.head_dim // (8 * lanes)))
+    tile = (rows_each, lanes, -(-heads.head_dim // (8 * lanes)), AHEAD)
     threads = call.limits.subgroup * _subgroups(call, rows_each * heads.head_dim)
     wanted = [w for w in call.wants if w.tag == "q8" and heads.head_dim % 32 == 0]
     rounded = wanted[0] if wanted else STEP  # fills an empty place
@@ -152,5 +154,5 @@ def _power_of_two(least: int) -> int:
 
 def _subgroups(call: Call, values: int) -> int:
     """Return how many subgroups a workgroup has: their sums of `values` meet in 16 KiB."""
-    most = min(8, call.limits.workgroup // call.limits.subgroup, 4096 // values)
+    most = min(SUBGROUPS, call.limits.workgroup // call.limits.subgroup, 4096 // values)
     return 1 << (most.bit_length() - 1)
