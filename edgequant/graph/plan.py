@@ -197,8 +197,9 @@ def _launch(
         try:
             found.append(task.launch(call))
         except UnsupportedError as error:
-            where = task.weights[0] if task.weights else task.label
-            raise UnsupportedError(f"{where}: {error.what}", hint=error.hint) from None
+            if not task.weights:
+                raise
+            raise UnsupportedError(f"{task.weights[0]}: {error.what}", hint=error.hint) from None
         for operand in _operands(found[-1]):
             if operand.kind is Kind.DERIVED and operand.index >= 0 and operand.writes:
                 value = task.inputs[operand.index]
