@@ -49,10 +49,11 @@ class Tuning:
     ahead: int
 
 
-def tune(call: Call, columns: int, rows: int) -> Tuning:
-    """Choose by shape."""
+def tune(call: Call, linear: Linear) -> Tuning:
+    """Choose how a layer is spread over threads."""
     lanes = call.limits.subgroup
-    return Tuning(4 * lanes, lanes, 2, 1)
+    rows = 1 if linear.gated or call.inputs[0][0] > 1 else 2
+    return Tuning(4 * lanes, lanes, rows, 1)
 
 
 def quantized(tokens: int, columns: int, index: int = 0, *, writes: bool = False) -> Operand:
@@ -68,7 +69,7 @@ def launches(call: Call, linear: Linear, tuning: Tuning | None = None) -> tuple[
         UnsupportedError: no kernel decodes the weight's format.
     """
     tokens, weight = call.inputs[0][0], call.weights[0]
-    tuning = tuning or tune(call, linear.columns, linear.rows)
+    tuning = tuning or tune(call, linear)
     integers = call.limits.integer_dot and not call.exact and weight.name in INTEGERS
     x = quantized(tokens, linear.columns) if integers else Operand(Kind.INPUT)
     workgroups = -(-linear.rows // (tuning.threads // tuning.team * tuning.rows))
