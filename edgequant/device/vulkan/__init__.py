@@ -7,9 +7,9 @@ Vulkan 1.3: kernels reach memory by address, so there are no descriptors; argume
 constants; one timeline semaphore orders everything.
 
 `structs` and `api` are the library's vocabulary, `hardware` what is in the machine, `logical` a
-device with its queue, `memory`, `pipelines` and `recording` what is made on it, `device` the verbs
-of `Gpu`. Nothing outside this folder names a Vulkan type, and nothing is loaded before a device is
-asked for.
+device with its queue; `memory`, `transfer`, `pipelines` and `recording` are what is made on it, and
+`device` has the verbs of `Gpu`. Nothing outside this folder names a Vulkan type, and nothing is
+loaded before a device is asked for.
 """
 
 from edgequant.device import Entry
