@@ -13,7 +13,7 @@ import argparse
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
 
@@ -46,6 +46,7 @@ class Case:
     columns: int
     gated: bool = False
     residual: bool = False
+    rounds: bool = False  # its output is wanted as int8 too
 
 
 CASES = (
@@ -53,6 +54,7 @@ CASES = (
     Case("8B k, v", "Q4_K", 1024, 4096),
     Case("8B v", "Q6_K", 1024, 4096),
     Case("8B gate, up", "Q4_K", 14336, 4096, gated=True),
+    Case("8B gate, up+", "Q4_K", 14336, 4096, gated=True, rounds=True),
     Case("8B down", "Q4_K", 4096, 14336, residual=True),
     Case("8B down", "Q6_K", 4096, 14336, residual=True),
     Case("8B output", "Q6_K", 128256, 4096),
@@ -67,7 +69,10 @@ CASES = (
         for fmt in ("Q8_0", "Q5_K", "Q4_0", "Q5_0", "Q2_K", "Q3_K", "IQ4_XS", "F16")
     ),
 )
-SPREADS = ((32, 32), (64, 32), (128, 32), (256, 32), (64, 64), (128, 64), (128, 128), (256, 256))
+SPREADS = (
+    (32, 32), (64, 32), (128, 32), (256, 32), (512, 32), (1024, 32),
+    (64, 64), (128, 64), (512, 64), (128, 128), (256, 256),
+)  # fmt: skip
 
 
 class Bench:
@@ -111,8 +116,10 @@ class Bench:
         lines = []
         for tuning in tunings:
             call = held.call(exact=self.exact)
+            if case.rounds and tuning and tuning.threads // tuning.team * tuning.rows != 32:
+                continue
             launches = matvec.launches(call, held.linear, tuning)
-            chosen = tuning or matvec.tune(call, held.linear)
+            chosen = tuning or matvec.tune(call, held.linear, rounds=case.rounds)
             first = [bind(launch, held.resolve(0), self.gpu.address) for launch in launches]
             self.seconds(first)
             wrong = held.error(rounded=len(launches) > 1)
@@ -154,16 +161,18 @@ class Held:
         self.added = bench.rng.standard_normal((self.tokens, case.rows), np.float32)
         self.inputs = [self._put(self.x.tobytes()), self._put(self.added.tobytes())]
         self.out = self.gpu.alloc(4 * self.tokens * case.rows)
-        self.derived = self.gpu.alloc(2 * self.tokens * case.columns)
+        self.derived = self.gpu.alloc(4 * self.tokens * max(case.columns, case.rows))
 
     def call(self, *, exact: bool) -> Call:
         """Return what a recording would ask."""
         inputs = ((self.tokens, self.case.columns), (self.tokens, self.case.rows))
         cache = BLOCK_TYPES["F16"]
         types = (self.type,) * (2 if self.case.gated else 1)
+        wants = (matvec.quantized(self.tokens, self.case.rows, -1, writes=True),)
         return Call(
-            self.tokens, self.tokens, 512, 512, types, cache, self.gpu.limits, inputs, exact=exact
-        )
+            self.tokens, self.tokens, 512, 512, types, cache, self.gpu.limits, inputs,
+            wants if self.case.rounds else (), exact,
+        )  # fmt: skip
 
     def resolve(self, number: int) -> object:
         """Return where operands of matrix `number` of the chain are."""
@@ -176,7 +185,8 @@ class Held:
                 return Span(self.inputs[operand.index], 0, 4)
             if operand.kind is Kind.OUTPUT:
                 return Span(self.out, 0, 4 * self.tokens * self.case.rows)
-            return Span(self.derived, 0, 2 * self.tokens * self.case.columns)
+            widest = max(self.case.columns, self.case.rows)
+            return Span(self.derived, operand.index * -2 * self.tokens * widest, operand.nbytes)
 
         return where
 
@@ -232,7 +242,7 @@ def main() -> None:
     for case in CASES:
         if asked.only.lower() in f"{case.label} {case.fmt}".lower():
             rows = min(case.rows, 256) if asked.quick else case.rows
-            small = Case(case.label, case.fmt, rows, case.columns, case.gated, case.residual)
+            small = replace(case, rows=rows)
             for line in list(bench.measure(small, tunings))[: asked.best]:
                 print(line, flush=True)
     gpu.close()

@@ -19,6 +19,7 @@ MATVEC = Arguments(
         ("bias", "float"),
         ("residual", "float"),
         ("y", "float"),
+        ("made", "uint8_t"),
     ),
     (("columns", "uint"), ("rows", "uint"), ("row_nbytes", "uint")),
 )
@@ -28,6 +29,9 @@ QUANTIZE_ACTIVATIONS = Arguments(
     (("columns", "uint"), ("tokens", "uint")),
 )
 MOST_TOKENS = 8
+MOST_ROWS = 4  # of a team
+TAG = "q8"  # of int8 activations
+BLOCK = 32  # of them share a scale
 QUANTIZED_BY_WORKGROUP = 1024  # columns
 GRID_X = 1 << 15  # as in lib/matvec.slang
 
@@ -49,9 +53,11 @@ class Tuning:
     ahead: int
 
 
-def tune(call: Call, linear: Linear) -> Tuning:
-    """Choose how a layer is spread over threads."""
+def tune(call: Call, linear: Linear, *, rounds: bool = False) -> Tuning:
+    """Choose how a layer is spread over threads; `rounds`: its output is also wanted as int8."""
     lanes = call.limits.subgroup
+    if rounds:
+        return Tuning(BLOCK // MOST_ROWS * lanes, lanes, MOST_ROWS, 1)
     rows = 1 if linear.gated or call.inputs[0][0] > 1 else 2
     return Tuning(4 * lanes, lanes, rows, 1)
 
@@ -59,7 +65,7 @@ def tune(call: Call, linear: Linear) -> Tuning:
 def quantized(tokens: int, columns: int, index: int = 0, *, writes: bool = False) -> Operand:
     """Return the operand of int8 activations of (tokens, columns); see lib/activations.slang."""
     nbytes = tokens * columns * 5 // 4
-    return Operand(Kind.DERIVED, index, not writes, writes, nbytes, "q8")
+    return Operand(Kind.DERIVED, index, not writes, writes, nbytes, TAG)
 
 
 def launches(call: Call, linear: Linear, tuning: Tuning | None = None) -> tuple[Launch, ...]:
@@ -68,14 +74,22 @@ def launches(call: Call, linear: Linear, tuning: Tuning | None = None) -> tuple[
     Raises:
         UnsupportedError: no kernel decodes the weight's format.
     """
-    tokens, weight = call.inputs[0][0], call.weights[0]
-    tuning = tuning or tune(call, linear)
+    tokens, weight, lanes = call.inputs[0][0], call.weights[0], call.limits.subgroup
     integers = call.limits.integer_dot and not call.exact and weight.name in INTEGERS
-    x = quantized(tokens, linear.columns) if integers else Operand(Kind.INPUT)
-    workgroups = -(-linear.rows // (tuning.threads // tuning.team * tuning.rows))
+    rounding = linear.rows % BLOCK == 0 and BLOCK // MOST_ROWS * lanes <= call.limits.workgroup
+    wanted = [o for o in call.wants if rounding and o.tag == TAG]
+    tuning = tuning or tune(call, linear, rounds=bool(wanted))
+    each = tuning.threads // tuning.team * tuning.rows
+    workgroups = -(-linear.rows // each)
     multiply = Launch(
         format_kernel("matvec_i8" if integers else "matvec", weight),
-        (x, *linear.matrices, *linear.added, Operand(Kind.OUTPUT, reads=False, writes=True)),
+        (
+            quantized(tokens, linear.columns) if integers else Operand(Kind.INPUT),
+            *linear.matrices,
+            *linear.added,
+            Operand(Kind.OUTPUT, reads=False, writes=True),
+            wanted[0] if wanted else Operand(Kind.STEP),  # fills an empty place
+        ),
         MATVEC.pack(
             columns=linear.columns,
             rows=linear.rows,
@@ -91,6 +105,7 @@ def launches(call: Call, linear: Linear, tuning: Tuning | None = None) -> tuple[
             int(linear.bias),
             int(linear.residual),
             tuning.ahead,
+            int(bool(wanted)),
         ),
     )
     return (_quantize(tokens, linear.columns), multiply) if integers else (multiply,)
