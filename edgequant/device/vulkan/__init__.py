@@ -12,7 +12,7 @@ device with its queue; `memory`, `transfer`, `pipelines` and `recording` are wha
 loaded before a device is asked for.
 """
 
-from edgequant.device import Entry
+from edgequant.device import Choice, Entry
 from edgequant.device.protocol import Device
 from edgequant.errors import DeviceError
 
@@ -41,7 +41,7 @@ def _worthwhile() -> bool:
     return any(not (device.lacking or device.computes_on_cpu) for device in found() or ())
 
 
-def _open(index: str) -> Device:
+def _open(index: str, choice: Choice) -> Device:
     """Open a device; it stays open until Python ends, when its compiled kernels are kept."""
     import atexit
 
@@ -50,7 +50,8 @@ def _open(index: str) -> Device:
 
     gpu = open_gpu(index)
     atexit.register(gpu.close)
-    return GpuDevice(f"vulkan:{index}" if index else "vulkan", gpu)
+    name = f"vulkan:{index}" if index else "vulkan"
+    return GpuDevice(name, gpu, cache=choice.cache or "f16", exact=choice.exact)
 
 
 DEVICE = Entry(
@@ -59,5 +60,6 @@ DEVICE = Entry(
     missing=_missing,
     open=_open,
     observes=True,
+    caches=("f16", "q8_0"),
     worthwhile=_worthwhile,
 )

@@ -1,5 +1,6 @@
 """The Vulkan host: implements `Gpu` with buffers that have addresses, and recordings."""
 
+import hashlib
 from collections.abc import Sequence
 from ctypes import string_at
 from itertools import count
@@ -39,15 +40,23 @@ class VulkanGpu:
         self._logical = Logical(hardware)
         self._memory = Memory(self._logical)
         self._transfer = Transfer(self._logical, self._memory)
-        self._pipelines = Pipelines(
-            self._logical,
-            shaders or shipped("shaders") / "generated" / "spirv",
-            cache or cache_folder(),
-        )
+        self._shaders = shaders or shipped("shaders") / "generated" / "spirv"
+        self._cache = cache or cache_folder()
+        self._pipelines = Pipelines(self._logical, self._shaders, self._cache)
         self._numbers = count(1)
         self._blocks: dict[Buffer, Block] = {}
         self._encoded: dict[Recording, Encoded] = {}
         self._timed: dict[Ticket, Encoded] = {}
+
+    @property
+    def notes(self) -> Path:
+        """A file for what is known of this device, driver and kernels; another name for others."""
+        kernels = hashlib.sha256()
+        for path in sorted(self._shaders.glob("*.spv")):
+            kernels.update(path.name.encode() + path.read_bytes())
+        hardware = self.hardware
+        name = f"{hardware.uuid}-{hardware.driver_key}-{kernels.hexdigest()[:16]}.json"
+        return self._cache / name
 
     def memory(self) -> tuple[int, int] | None:
         """Return the free bytes of the device's memory and all; None if the driver does not say."""
