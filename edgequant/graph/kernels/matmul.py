@@ -118,8 +118,10 @@ def launches(call: Call, linear: Linear) -> tuple[Launch, ...]:
     if not tiles:
         return (_tiled(call, linear, tokens),)
     rows = linear.rows * 2 if linear.gated else linear.rows
-    fitting = [t for t in tiles if _count(tokens, t.side) * _count(rows, t.side) >= FILLS]
-    tile = fitting[0] if fitting else tiles[-1]
+    # Of those that are not half empty, the largest that fills the GPU.
+    low = [tile for tile in tiles if tile.side < 2 * tokens] or tiles[-1:]
+    filling = [t for t in low if _count(tokens, t.side) * _count(rows, t.side) >= FILLS]
+    tile = filling[0] if filling else low[-1]
     return _cooperative(call, linear, tokens, tile)
 
 

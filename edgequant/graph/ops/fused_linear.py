@@ -63,5 +63,6 @@ class FusedLinear:
     def launch(self, call: Call) -> tuple[Launch, ...]:
         """Return a mat-vec for few tokens, a matrix product for more."""
         linear = LinearKernel(self.columns, self.rows, self.bias, self.gated, self.residual)
-        few = call.inputs[0][0] <= matvec.MOST_TOKENS
-        return (matvec if few else matmul).launches(call, linear)
+        if call.inputs[0][0] <= matvec.MOST_TOKENS:
+            return matvec.launches(call, linear)
+        return matmul.launches(call, linear)
