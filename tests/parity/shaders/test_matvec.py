@@ -16,6 +16,8 @@ pytestmark = pytest.mark.device
 # there are n products: n * (6e-8)^2 of the squares, 1e-12 at 288 columns; the scales' roundings are
 # fewer.
 FLOAT = 1e-11
+# One row's gate may be a sum that nearly cancels, whose error is that of its terms.
+CANCELLED = 1e-8
 
 
 @pytest.mark.parametrize("fmt", FORMATS)
@@ -57,7 +59,8 @@ def test_rows_and_epilogues(gpu: Gpu, rows: int, exact: bool, rng: np.random.Gen
             inputs = [x, residual] if op.residual else [x]
             seen = [x if exact else _as_int8(x), *inputs[1:]]
             ran = run_op(gpu, op, inputs, weights, limits=limits, exact=exact)
-            assert nmse(ran.out, reference(op, seen, weights).out) < FLOAT
+            bound = CANCELLED if rows == 1 else FLOAT
+            assert nmse(ran.out, reference(op, seen, weights).out) < bound
 
 
 def test_output_rounded_for_the_next(gpu: Gpu, rng: np.random.Generator) -> None:
