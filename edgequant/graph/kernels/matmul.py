@@ -107,22 +107,34 @@ TILES = (
 _OUTPUT = Operand(Kind.OUTPUT, reads=False, writes=True)
 
 
-def launches(call: Call, linear: Linear) -> tuple[Launch, ...]:
+def launches(call: Call, linear: Linear, tile: Tile | None = None) -> tuple[Launch, ...]:
     """Return the launches of a linear layer over all tokens of the bucket.
+
+    Args:
+        call: more than 8 tokens are worth it.
+        linear: the layer.
+        tile: chosen where not given.
 
     Raises:
         UnsupportedError: the weight's format has no shader.
     """
     tokens = call.inputs[0][0]
-    tiles = [tile for tile in TILES if tile.suits(call.limits)]
-    if not tiles:
+    tile = tile or choose(call.limits, linear, tokens)
+    if tile is None:
         return (_tiled(call, linear, tokens),)
+    return _cooperative(call, linear, tokens, tile)
+
+
+def choose(limits: Limits, linear: Linear, tokens: int) -> Tile | None:
+    """Return the tile for a layer; None where `matmul` cannot run."""
+    tiles = [tile for tile in TILES if tile.suits(limits)]
+    if not tiles:
+        return None
     rows = linear.rows * 2 if linear.gated else linear.rows
     # Of those that are not half empty, the largest that fills the GPU.
     low = [tile for tile in tiles if tile.side < 2 * tokens] or tiles[-1:]
     filling = [t for t in low if _count(tokens, t.side) * _count(rows, t.side) >= FILLS]
-    tile = filling[0] if filling else low[-1]
-    return _cooperative(call, linear, tokens, tile)
+    return filling[0] if filling else low[-1]
 
 
 def halves(columns: int, tokens: int, index: int = 0) -> Operand:
