@@ -84,7 +84,6 @@ def small(gpu: Gpu, rng: np.random.Generator, quick: bool) -> None:
             matvec.quantized(tokens, columns, -1, writes=True),
             matmul.halves(columns, tokens, -1),
         )
-        heads = replace(call, wants=())
         cases = {
             "add": elementwise.launches("add", Kind.INPUT, shape),
             "gate": elementwise.launches("gate", Kind.INPUT, shape),
