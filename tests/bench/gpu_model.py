@@ -125,7 +125,7 @@ def ask(what: str, path: Path, args: argparse.Namespace, cache: str) -> dict[str
     """Run a part in a fresh process; its last line is what it found."""
     began = time.monotonic()
     command = [
-        sys.executable, __file__, "--part", what, "--model", str(path), "--began", repr(began),
+        sys.executable, "-X", "faulthandler", __file__, "--part", what, "--model", str(path), "--began", repr(began),
         "--device", args.device, "--repeat", str(args.repeat), "--depth", str(args.depth),
         "--prompt", str(args.prompt),
     ]  # fmt: skip
@@ -136,7 +136,9 @@ def ask(what: str, path: Path, args: argparse.Namespace, cache: str) -> dict[str
         return {"failed": f"not done after {PATIENCE} s"}
     if done.returncode:
         sys.stderr.write(done.stderr)
-        return {"failed": done.stderr.strip().splitlines()[-1] if done.stderr else "killed"}
+        return {
+            "failed": f"exit {done.returncode}: {(done.stderr.strip() or '-').splitlines()[-1]}"
+        }
     found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return found
 
