@@ -125,7 +125,8 @@ def ask(what: str, path: Path, args: argparse.Namespace, cache: str) -> dict[str
     """Run a part in a fresh process; its last line is what it found."""
     began = time.monotonic()
     command = [
-        sys.executable, "-X", "faulthandler", __file__, "--part", what, "--model", str(path), "--began", repr(began),
+        sys.executable, "-X", "faulthandler", __file__, "--part", what, "--model", str(path),
+        "--began", repr(began),
         "--device", args.device, "--repeat", str(args.repeat), "--depth", str(args.depth),
         "--prompt", str(args.prompt),
     ]  # fmt: skip
