@@ -11,6 +11,7 @@ from rich.table import Table
 
 from edgequant.cli import options
 from edgequant.cli.words import size
+from edgequant.device import Choice
 from edgequant.stages.bench import Speed, measure_speed
 
 
@@ -40,7 +41,7 @@ def _counts(_ctx: click.Context, param: click.Parameter, value: str) -> tuple[in
     "-r", "--repetitions", type=click.IntRange(1, 1000), default=5, show_default=True,
     metavar="N", help="Timed runs of each test.",
 )  # fmt: skip
-@options.device
+@options.engine
 @options.shared
 def command(
     model: Path,
@@ -48,7 +49,7 @@ def command(
     gens: tuple[int, ...],
     depths: tuple[int, ...],
     repetitions: int,
-    device: str,
+    device: Choice,
     as_json: bool,
     quiet: bool,
 ) -> None:
