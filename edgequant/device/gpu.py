@@ -152,12 +152,13 @@ class GpuProgram:
 
     def _plan_largest(self, call: Call, types: Mapping[str, BlockType]) -> list[Plan]:
         """Plan the largest recordings of each batch size, from which follows the arena."""
-        plans = [plan_bucket(self._generate, Bucket(1, 1, self.context), call, types)]
-        for size in self._batches:
-            rows = min(size, self._rows[-1])
-            for purpose, count in ((self._run, rows), (self._observe, size)):
-                plans.append(plan_bucket(purpose, Bucket(size, count, self.context), call, types))
-        return plans
+        largest = self._batches[-1]
+        wanted = [(self._generate, 1, 1), (self._observe, largest, largest)]
+        wanted += [(self._run, size, min(size, self._rows[-1])) for size in self._batches]
+        return [
+            plan_bucket(purpose, Bucket(tokens, rows, self.context), call, types)
+            for purpose, tokens, rows in wanted
+        ]
 
     def _checked(self, tokens: Tokens, past: int, rows: int) -> Tokens:
         count = len(tokens)
