@@ -14,7 +14,6 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -128,14 +127,14 @@ class Bench:
             ]
             taken = (self.seconds(first + chain) - self.seconds(first)) / held.count
             gbs = held.nbytes / taken / 1e9
-            lines.append((taken, gbs, chosen, wrong))
+            lines.append((taken, gbs, chosen, wrong, launches[-1].kernel))
         held.free()
-        for taken, gbs, chosen, wrong in sorted(lines, key=lambda line: line[0]):
+        for taken, gbs, chosen, wrong, kernel in sorted(lines, key=lambda line: line[0]):
             yield (
                 f"{case.label:12} {case.fmt:7} {case.rows:6} x {case.columns:5}"
                 f"{' x 2' if case.gated else '    '} {taken * 1e6:8.2f} us {gbs:7.0f} GB/s"
                 f" {gbs / self.read_gbs:5.0%}  threads {chosen.threads:3} team {chosen.team:3}"
-                f" rows {chosen.rows} ahead {chosen.ahead}  error {wrong:.0e}"
+                f"  error {wrong:.0e}  {kernel}"
             )
 
 
@@ -226,18 +225,20 @@ def main() -> None:
     parser.add_argument("--tokens", type=int, default=1, help="of a call, 1 to 8")
     parser.add_argument("--float", action="store_true", help="keep activations in float32")
     parser.add_argument("--quick", action="store_true", help="once, small: see that it works")
+    parser.add_argument("--shaders", type=Path, help="folder of kernels compiled otherwise")
+    parser.add_argument("--rows", type=int, default=matvec.ROWS, help="their ROWS")
     parser.add_argument("--best", type=int, default=3, help="lines of each case with --tune")
     asked = parser.parse_args()
-    gpu = open_gpu(asked.device)
+    gpu = open_gpu(asked.device, shaders=asked.shaders)
+    matvec.ROWS = asked.rows
     bench = Bench(gpu, asked.tokens, exact=asked.float, quick=asked.quick)
     print(f"{gpu.description}; plain read {bench.ceiling():.0f} GB/s", flush=True)
     lanes = gpu.limits.subgroup
     tunings: list[matvec.Tuning | None] = [None]
     if asked.tune:
         tunings = [
-            matvec.Tuning(threads * lanes // 32, team * lanes // 32, rows, ahead)
-            for (threads, team), rows, ahead in product(SPREADS, (1, 2, 4), (1, 2, 4))
-            if rows * ahead <= 8
+            matvec.Tuning(threads * lanes // 32, team * lanes // 32, asked.rows)
+            for threads, team in SPREADS
         ]
     for case in CASES:
         if asked.only.lower() in f"{case.label} {case.fmt}".lower():

@@ -21,7 +21,7 @@ MATVEC = Arguments(
         ("y", "float"),
         ("made", "uint8_t"),
     ),
-    (("columns", "uint"), ("rows", "uint"), ("row_nbytes", "uint")),
+    tuple((name, "uint") for name in ("columns", "rows", "row_nbytes", "tokens")),
 )
 QUANTIZE_ACTIVATIONS = Arguments(
     "QuantizeActivationsArgs",
@@ -29,10 +29,12 @@ QUANTIZE_ACTIVATIONS = Arguments(
     (("columns", "uint"), ("tokens", "uint")),
 )
 MOST_TOKENS = 8
-MOST_ROWS = 4  # of a team
+ROWS = 1  # of a team, as in lib/matvec.slang
+TOKENS = 4  # of the variant for several
 TAG = "q8"  # of int8 activations
 BLOCK = 32  # of them share a scale
 QUANTIZED_BY_WORKGROUP = 1024  # columns
+FEW_ROWS = 2048  # below, a row is split over two subgroups: one each would leave a GPU idle
 GRID_X = 1 << 15  # as in lib/matvec.slang
 
 
@@ -43,23 +45,20 @@ class Tuning:
     Attributes:
         threads: of a workgroup.
         team: threads that share rows, whole subgroups.
-        rows: of a team, at most 4.
-        ahead: units of a row that a thread loads before it needs the first, at most 4.
+        rows: of a team, as compiled.
     """
 
     threads: int
     team: int
-    rows: int
-    ahead: int
+    rows: int = ROWS
 
 
 def tune(call: Call, linear: Linear, *, rounds: bool = False) -> Tuning:
     """Choose how a layer is spread over threads; `rounds`: its output is also wanted as int8."""
     lanes = call.limits.subgroup
     if rounds:
-        return Tuning(BLOCK // MOST_ROWS * lanes, lanes, MOST_ROWS, 1)
-    rows = 1 if linear.gated or call.inputs[0][0] > 1 else 2
-    return Tuning(4 * lanes, lanes, rows, 1)
+        return Tuning(BLOCK // ROWS * lanes, lanes)
+    return Tuning(4 * lanes, lanes if linear.rows >= FEW_ROWS else 2 * lanes)
 
 
 def quantized(tokens: int, columns: int, index: int = 0, *, writes: bool = False) -> Operand:
@@ -76,13 +75,13 @@ def launches(call: Call, linear: Linear, tuning: Tuning | None = None) -> tuple[
     """
     tokens, weight, lanes = call.inputs[0][0], call.weights[0], call.limits.subgroup
     integers = call.limits.integer_dot and not call.exact and weight.name in INTEGERS
-    rounding = linear.rows % BLOCK == 0 and BLOCK // MOST_ROWS * lanes <= call.limits.workgroup
+    rounding = linear.rows % BLOCK == 0 and BLOCK // ROWS * lanes <= call.limits.workgroup
     wanted = [o for o in call.wants if rounding and o.tag == TAG]
     tuning = tuning or tune(call, linear, rounds=bool(wanted))
-    each = tuning.threads // tuning.team * tuning.rows
-    workgroups = -(-linear.rows // each)
+    workgroups = -(-linear.rows // (tuning.threads // tuning.team * tuning.rows))
+    kernel = format_kernel("matvec_i8" if integers else "matvec", weight)
     multiply = Launch(
-        format_kernel("matvec_i8" if integers else "matvec", weight),
+        kernel if tokens == 1 else f"{kernel}_{TOKENS}",
         (
             quantized(tokens, linear.columns) if integers else Operand(Kind.INPUT),
             *linear.matrices,
@@ -94,17 +93,19 @@ def launches(call: Call, linear: Linear, tuning: Tuning | None = None) -> tuple[
             columns=linear.columns,
             rows=linear.rows,
             row_nbytes=weight.row_nbytes(linear.columns),
+            tokens=tokens,
         ),
-        (min(workgroups, GRID_X), -(-workgroups // GRID_X), 1),
+        (
+            min(workgroups, GRID_X),
+            -(-workgroups // GRID_X),
+            1 if tokens == 1 else -(-tokens // TOKENS),
+        ),
         (
             tuning.threads,
             tuning.team,
-            tuning.rows,
-            tokens,
             int(linear.gated),
             int(linear.bias),
             int(linear.residual),
-            tuning.ahead,
             int(bool(wanted)),
         ),
     )
