@@ -1,6 +1,6 @@
 """Measure mat-vec kernels on a GPU: microseconds, GB/s and share of a plain read of memory.
 
-    python tests/bench/gpu_matvec.py [--device INDEX] [--tune] [--only Q6_K] [--tokens 1] [--float]
+    python tests/bench/gpu_matvec.py [--device INDEX] [--tune] [--only 8B] [--formats Q6_K]
 
 Every figure is of a chain of matrices of one shape that together are larger than a cache, each
 waiting for the one before as in a decode step: the time of one submission, less that of an empty
@@ -120,6 +120,9 @@ class Bench:
             launches = matvec.launches(call, held.linear, tuning)
             chosen = tuning or matvec.tune(call, held.linear, rounds=case.rounds)
             first = [bind(launch, held.resolve(0), self.gpu.address) for launch in launches]
+            begun = time.perf_counter()
+            self.gpu.discard(self.gpu.record(first))
+            compiled = time.perf_counter() - begun
             self.seconds(first)
             wrong = held.error(rounded=len(launches) > 1)
             chain = [
@@ -127,14 +130,15 @@ class Bench:
             ]
             taken = (self.seconds(first + chain) - self.seconds(first)) / held.count
             gbs = held.nbytes / taken / 1e9
-            lines.append((taken, gbs, chosen, wrong, launches[-1].kernel))
+            made = f"{launches[-1].kernel}, compiled in {compiled * 1e3:.0f} ms"
+            lines.append((taken, gbs, chosen, wrong, made))
         held.free()
-        for taken, gbs, chosen, wrong, kernel in sorted(lines, key=lambda line: line[0]):
+        for taken, gbs, chosen, wrong, made in sorted(lines, key=lambda line: line[0]):
             yield (
                 f"{case.label:12} {case.fmt:7} {case.rows:6} x {case.columns:5}"
                 f"{' x 2' if case.gated else '    '} {taken * 1e6:8.2f} us {gbs:7.0f} GB/s"
                 f" {gbs / self.read_gbs:5.0%}  threads {chosen.threads:3} team {chosen.team:3}"
-                f"  error {wrong:.0e}  {kernel}"
+                f"  error {wrong:.0e}  {made}"
             )
 
 
@@ -221,7 +225,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Measure mat-vec kernels.")
     parser.add_argument("--device", default="", help="number of the Vulkan device")
     parser.add_argument("--tune", action="store_true", help="try many spreads over threads")
-    parser.add_argument("--only", default="", help="cases whose label or format has this word")
+    parser.add_argument("--only", default="", help="cases whose label has this word")
+    parser.add_argument("--formats", default="", help="cases of these formats, such as Q4_K,Q6_K")
     parser.add_argument("--tokens", type=int, default=1, help="of a call, 1 to 8")
     parser.add_argument("--float", action="store_true", help="keep activations in float32")
     parser.add_argument("--quick", action="store_true", help="once, small: see that it works")
@@ -241,7 +246,8 @@ def main() -> None:
             for threads, team in SPREADS
         ]
     for case in CASES:
-        if asked.only.lower() in f"{case.label} {case.fmt}".lower():
+        wanted = asked.only.lower() in case.label.lower()
+        if wanted and (not asked.formats or case.fmt in asked.formats.split(",")):
             rows = min(case.rows, 256) if asked.quick else case.rows
             small = replace(case, rows=rows)
             for line in list(bench.measure(small, tunings))[: asked.best]:
