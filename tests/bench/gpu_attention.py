@@ -4,16 +4,16 @@
 
 Layers are chained, the output of one being the queries of the next, with a cache each, so that
 every layer waits for the one before and finds its cache in memory, not in the processor's. The time
-is that of a submission, divided by its layers; that of a single one is taken off. GB/s is of the
-keys and values a layer reads, TFLOP/s of the products a prompt needs. --tune tries other choices
-than `graph/kernels/attention.py` makes. Needs NumPy only.
+is that of a submission among others, divided by its layers. GB/s is of the keys and values a layer
+reads, TFLOP/s of the products a prompt needs. --tune tries other choices than
+`graph/kernels/attention.py` makes. Needs NumPy only.
 """
 
 import argparse
 import itertools
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -27,11 +27,12 @@ from edgequant.device.protocol import Buffer, Gpu
 from edgequant.device.step import STEP
 from edgequant.device.vulkan.device import open_gpu
 from edgequant.graph.kernels import attention
-from edgequant.graph.launch import Call, Kind, Launch, Operand, Span
+from edgequant.graph.launch import Call, Dispatch, Kind, Launch, Operand, Span
 from edgequant.graph.ops.attention import Attention
 from edgequant.graph.ops.rotate_store import RotateStore
 
 SHAPES = {"8B": (32, 8, 128), "1B": (32, 8, 64)}  # heads, heads_kv, head_dim
+WARM = 0.15  # seconds that a measurement repeats
 COLD = 256 << 20  # bytes of caches that no processor keeps
 DEPTHS = (128, 500, 1024, 4096, 16000)
 PROMPTS = ((8, 128), (8, 4096), (64, 0), (512, 0), (512, 4096))  # tokens, at a depth
@@ -66,18 +67,21 @@ class Bench:
             for launch in op.launch(call):
                 resolve = held.resolve(layer, nbytes)
                 dispatches.append(bind(launch, resolve, self.gpu.address, launch.kernel))
-        taken = self._time(dispatches) - self._time(dispatches[:1])
+        taken = self._time(dispatches)
         held.free()
-        return taken / (layers - 1)
+        return taken / layers
 
-    def _time(self, dispatches: list[object]) -> float:
-        """Return the least seconds of a submission."""
+    def _time(self, dispatches: Sequence[Dispatch]) -> float:
+        """Return the least seconds of a submission, in runs of several, once clocks are up."""
         recording = self.gpu.record(dispatches)
-        best = np.inf
-        for _ in range(2 if self.quick else 8):
+        self.gpu.wait(self.gpu.submit(recording))
+        best, many, began = np.inf, 1 if self.quick else 8, time.perf_counter()
+        while time.perf_counter() - began < (0 if self.quick else WARM) or best == np.inf:
             start = time.perf_counter()
-            self.gpu.wait(self.gpu.submit(recording))
-            best = min(best, time.perf_counter() - start)
+            for _ in range(many):
+                ticket = self.gpu.submit(recording)
+            self.gpu.wait(ticket)
+            best = min(best, (time.perf_counter() - start) / many)
         self.gpu.discard(recording)
         return best
 
@@ -132,7 +136,7 @@ class Held:
 
 
 @contextmanager
-def chosen(**choices: int) -> Iterator[None]:
+def chosen(**choices: object) -> Iterator[None]:
     """Let the kernel family choose otherwise."""
     before = {name: getattr(attention, name) for name in choices}
     for name, value in choices.items():
@@ -153,11 +157,15 @@ def table(gpu: Gpu, *, quick: bool) -> None:
             taken = bench.measure(1, depth)
             speed = f"{2 * heads_kv * (depth + 1) * row / taken / 1e9:6.0f} GB/s"
             print(f"  decode at {depth:6}: {1e6 * taken:8.2f} us a layer, {speed}")
-        for tokens, depth in PROMPTS[: 1 if quick else None]:
-            taken = bench.measure(tokens, depth)
+        for (tokens, depth), matrix in itertools.product(PROMPTS[: 1 if quick else None], (1, 0)):
+            if matrix == 0 and (tokens <= 8 or gpu.limits.cooperative_matrix is None):
+                continue
+            with chosen(**({} if matrix else {"MATRIX_HEADS": {}})):
+                taken = bench.measure(tokens, depth)
             products = 4 * heads * head_dim * (tokens * depth + tokens * (tokens + 1) / 2)
             speed = f"{products / taken / 1e12:6.2f} TFLOP/s"
-            print(f"  {tokens:4} tokens at {depth:4}: {1e6 * taken:8.1f} us a layer, {speed}")
+            kind = "" if matrix else " without matrices"
+            print(f"  {tokens:4} tokens at {depth:4}: {1e6 * taken:8.1f} us a layer, {speed}{kind}")
         for tokens in (1, 512)[: 1 if quick else None]:
             taken = bench.measure(tokens, 128, rotate=True)
             print(f"  rotate_store, {tokens:4} tokens: {1e6 * taken:8.2f} us a layer")
@@ -167,16 +175,20 @@ def tune(gpu: Gpu) -> None:
     """Print what other choices would give, best first."""
     bench = Bench(gpu, SHAPES["8B"], "F16", quick=False)
     for depth, unsplit, busy in (
-        (128, 512, (256,)), (400, 512, (256,)), (128, 0, (64, 256)), (400, 0, (64, 128, 256)),
-        (4096, 0, (64, 128, 256, 512)),
+        (128, 512, (256,)), (400, 512, (256,)), (128, 0, (64, 256)), (400, 0, (128, 256)),
+        (4096, 0, (128, 256, 512)),
     ):  # fmt: skip
         found = []
-        for ahead, chunks, subgroups, many in itertools.product((1, 2, 4), (1, 2, 4), (4, 8), busy):
-            choices = {"AHEAD": ahead, "CHUNKS": chunks, "SUBGROUPS": subgroups, "BUSY": many}
+        for rows, ahead, chunks, subgroups, many in itertools.product(
+            (2, 4), (1, 2, 4), (1, 2), (4, 8), busy
+        ):
+            choices = {"ROWS": rows, "AHEAD": ahead, "CHUNKS": chunks, "SUBGROUPS": subgroups}
+            choices["BUSY"] = many
             with chosen(**choices, UNSPLIT=unsplit, SHARE=64):
                 found.append((bench.measure(1, depth), choices))
         print(f"8B F16 decode at {depth}, {'not' if unsplit else 'if'} split, us a layer")
-        for taken, choices in sorted(found, key=lambda pair: pair[0])[:8]:
+        found.sort(key=lambda pair: pair[0])
+        for taken, choices in (*found[:8], found[-1]):
             print(f"  {1e6 * taken:8.2f} {choices}")
 
 

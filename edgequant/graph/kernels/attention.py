@@ -5,6 +5,7 @@ context of the recording alone. Short contexts are not split: the merge would co
 """
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from edgequant.blocks import BlockType
@@ -25,9 +26,9 @@ ATTENTION = Arguments(
     ),
     (("capacity", "uint"), ("tokens", "uint"), ("splits", "uint"), ("scale", "float")),
 )
-TILED = Arguments(
-    "AttentionTiledArgs",
-    ATTENTION.pointers[:5],
+MANY = Arguments(
+    "ManyAttentionArgs",
+    (*ATTENTION.pointers[:5], ("halves", "uint8_t")),
     (("capacity", "uint"), ("tokens", "uint"), ("scale", "float")),
 )
 MERGE = Arguments(
@@ -38,6 +39,12 @@ MERGE = Arguments(
 STEP = Operand(Kind.STEP)
 RESULT = Operand(Kind.OUTPUT, reads=False, writes=True)
 
+# Widths of a head that `attention_matrix` is compiled for: by (M, N, K) of the GPU's matrices and
+# lanes of its subgroups, by cache.
+MATRIX_HEADS: Mapping[tuple[int, int, int, int], Mapping[str, tuple[int, ...]]] = {
+    (16, 16, 16, 32): {"F16": (64, 80, 96, 128), "Q8_0": (64, 96, 128)},
+    (8, 8, 8, 8): {"F16": (64,), "Q8_0": (64,)},
+}
 FEW = 8  # tokens that are taken one by one
 WIDEST = 256  # of a head
 ROWS = 4  # of a workgroup: registers hold their queries and sums
@@ -76,15 +83,31 @@ def launches(call: Call, heads: Heads) -> tuple[Launch, ...]:
     scale = math.log2(math.e) / math.sqrt(heads.head_dim)  # of powers of two, as GPUs compute
     if call.tokens <= FEW:
         return _few(call, heads, read, scale)
-    tile = 32 if heads.head_dim <= WIDEST // 2 else 16
-    return (
-        Launch(
-            f"attention_tiled_{call.cache.name.lower()}",
-            (*read, RESULT),
-            TILED.pack(capacity=call.capacity, tokens=call.tokens, scale=scale),
-            (-(-heads.group * call.tokens // tile), heads.heads_kv, 1),
-            (heads.head_dim, heads.heads_kv, heads.group, tile),
-        ),
+    return (_many(call, heads, read, scale),)
+
+
+def _many(call: Call, heads: Heads, read: tuple[Operand, ...], scale: float) -> Launch:
+    """Return `attention_matrix` where the GPU multiplies matrices, else `attention_tiled`."""
+    columns = heads.heads_kv * heads.group * heads.head_dim
+    wanted = [w for w in call.wants if w.tag == "half" and columns % 64 == 0]
+    operands = (*read, RESULT, wanted[0] if wanted else STEP)
+    scalars = MANY.pack(capacity=call.capacity, tokens=call.tokens, scale=scale)
+    matrix, cache = call.limits.cooperative_matrix or (0, 0, 0), call.cache.name
+    sizes = MATRIX_HEADS.get((*matrix, call.limits.subgroup), {}).get(cache, ())
+    if heads.head_dim in sizes:
+        kernel = f"attention_matrix_{cache.lower()}_{matrix[0]}x{heads.head_dim}"
+        rows = 4 * matrix[0]
+        tile = []
+    else:
+        kernel = f"attention_tiled_{cache.lower()}"
+        rows = 32 if heads.head_dim <= WIDEST // 2 else 16
+        tile = [heads.head_dim, rows]
+    return Launch(
+        kernel,
+        operands,
+        scalars,
+        (-(-heads.group * call.tokens // rows), heads.heads_kv, 1),
+        (heads.heads_kv, heads.group, int(bool(wanted)), *tile),
     )
 
 
