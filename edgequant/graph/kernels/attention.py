@@ -12,6 +12,7 @@ from edgequant.blocks import BlockType
 from edgequant.errors import UnsupportedError
 from edgequant.graph.launch import Arguments, Call, Kind, Launch, Operand
 
+SIZES = (("heads_kv", "uint"), ("group", "uint"), ("capacity", "uint"), ("tokens", "uint"))
 ATTENTION = Arguments(
     "AttentionArgs",
     (
@@ -24,17 +25,17 @@ ATTENTION = Arguments(
         ("stats", "float2"),
         ("rounded", "uint8_t"),
     ),
-    (("capacity", "uint"), ("tokens", "uint"), ("splits", "uint"), ("scale", "float")),
+    (*SIZES, ("splits", "uint"), ("scale", "float")),
 )
 MANY = Arguments(
     "ManyAttentionArgs",
     (*ATTENTION.pointers[:5], ("halves", "uint8_t")),
-    (("capacity", "uint"), ("tokens", "uint"), ("scale", "float")),
+    (*SIZES, ("scale", "float")),
 )
 MERGE = Arguments(
     "AttentionMergeArgs",
     (("partial", "float"), ("stats", "float2"), ("result", "float"), ("rounded", "uint8_t")),
-    (("tokens", "uint"),),
+    SIZES,
 )
 STEP = Operand(Kind.STEP)
 RESULT = Operand(Kind.OUTPUT, reads=False, writes=True)
@@ -66,6 +67,15 @@ class Heads:
     group: int
     head_dim: int
 
+    def sizes(self, call: Call) -> dict[str, int]:
+        """Return the scalars that all kernels share."""
+        return {
+            "heads_kv": self.heads_kv,
+            "group": self.group,
+            "capacity": call.capacity,
+            "tokens": call.tokens,
+        }
+
 
 def launches(call: Call, heads: Heads) -> tuple[Launch, ...]:
     """Return the launches of one layer's attention; input 0 is the queries.
@@ -91,7 +101,7 @@ def _many(call: Call, heads: Heads, read: tuple[Operand, ...], scale: float) -> 
     columns = heads.heads_kv * heads.group * heads.head_dim
     wanted = [w for w in call.wants if w.tag == "half" and columns % 64 == 0]
     operands = (*read, RESULT, wanted[0] if wanted else STEP)
-    scalars = MANY.pack(capacity=call.capacity, tokens=call.tokens, scale=scale)
+    scalars = MANY.pack(**heads.sizes(call), scale=scale)
     matrix, cache = call.limits.cooperative_matrix or (0, 0, 0), call.cache.name
     sizes = MATRIX_HEADS.get((*matrix, call.limits.subgroup), {}).get(cache, ())
     if heads.head_dim in sizes:
@@ -107,7 +117,7 @@ def _many(call: Call, heads: Heads, read: tuple[Operand, ...], scale: float) -> 
         operands,
         scalars,
         (-(-heads.group * call.tokens // rows), heads.heads_kv, 1),
-        (heads.heads_kv, heads.group, int(bool(wanted)), *tile),
+        (int(bool(wanted)), *tile),
     )
 
 
@@ -120,7 +130,6 @@ def _few(call: Call, heads: Heads, read: tuple[Operand, ...], scale: float) -> t
         splits = max(1, min(call.context // SHARE, -(-BUSY // (heads.heads_kv * passes))))
     rows_each = -(-rows // passes)
     lanes = min(call.limits.subgroup, _power_of_two(-(-heads.head_dim // (8 * CHUNKS))))
-    shape = (heads.head_dim, heads.heads_kv, heads.group)
     tile = (rows_each, lanes, -(-heads.head_dim // (8 * lanes)), AHEAD)
     threads = call.limits.subgroup * _subgroups(call, rows_each * heads.head_dim)
     wanted = [w for w in call.wants if w.tag == "q8" and heads.head_dim % 32 == 0]
@@ -130,9 +139,9 @@ def _few(call: Call, heads: Heads, read: tuple[Operand, ...], scale: float) -> t
         return Launch(
             f"attention_{call.cache.name.lower()}",
             (*read, *written),
-            ATTENTION.pack(capacity=call.capacity, tokens=call.tokens, splits=splits, scale=scale),
+            ATTENTION.pack(**heads.sizes(call), splits=splits, scale=scale),
             (splits, heads.heads_kv, passes),
-            (threads, *shape, *tile, int(round_too)),
+            (threads, heads.head_dim, *tile, int(round_too)),
         )
 
     if splits == 1:
@@ -145,9 +154,9 @@ def _few(call: Call, heads: Heads, read: tuple[Operand, ...], scale: float) -> t
     merge = Launch(
         "attention_merge",
         (partial, stats, RESULT, rounded),
-        MERGE.pack(tokens=call.tokens),
+        MERGE.pack(**heads.sizes(call)),
         (rows, heads.heads_kv, 1),
-        (-(-MERGING // subgroup) * subgroup, *shape, splits, int(bool(wanted))),
+        (-(-MERGING // subgroup) * subgroup, heads.head_dim, splits, int(bool(wanted))),
     )
     return (attend((STEP, *made, STEP), round_too=False), merge)
 
