@@ -6,10 +6,11 @@ the package, so a new one is a new file. A device's libraries load only when it 
 
 import importlib
 import pkgutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 
+from edgequant.device.listing import Listing
 from edgequant.device.protocol import Device
 from edgequant.errors import DeviceError
 
@@ -43,6 +44,8 @@ class Entry:
         caches: types of KV cache to choose from, if there is a choice.
         exact: it can keep the inputs of linear layers in float32.
         worthwhile: whether `auto` may take it, once nothing is missing.
+        listed: the devices of this kind, one by one, if there can be several; else the one that
+            `open` makes is all.
     """
 
     name: str
@@ -53,6 +56,7 @@ class Entry:
     caches: tuple[str, ...] = ()
     exact: bool = True
     worthwhile: Callable[[], bool] = lambda: True
+    listed: Callable[[], Sequence[Listing]] | None = None
 
 
 @cache
@@ -99,6 +103,23 @@ def open_device(wanted: str | Choice = "auto", *, observe: bool = False) -> Devi
         )
     known = ", ".join(("auto", *(entry.name for entry in entries())))
     raise DeviceError(f"{choice.name}: no such device.", hint=f"use one of {known}.")
+
+
+def list_devices() -> tuple[tuple[Listing, bool], ...]:
+    """Return every device of this machine, best first, and whether `auto` takes it."""
+    listings: list[tuple[Listing, bool]] = []
+    for entry in entries():
+        taken = not any(auto for _, auto in listings) and _may_take(entry)
+        reason = entry.missing()
+        if entry.listed is not None and (several := entry.listed()):
+            first = next((one for one in several if one.missing is None), None)
+            listings += [(one, taken and one is first) for one in several]
+        elif reason is not None:
+            listings.append((Listing(entry.name, "", missing=reason), False))
+        else:
+            device = entry.open("", Choice(entry.name))
+            listings.append((Listing(entry.name, device.description), taken))
+    return tuple(listings)
 
 
 def _may_take(entry: Entry) -> bool:

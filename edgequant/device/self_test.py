@@ -66,11 +66,13 @@ class SelfTest:
         self._name = name
         self._file = file
 
-    def examine(self, formats: Iterable[str]) -> tuple[Verdict, ...]:
-        """Run the kernels of formats, and keep what passed."""
-        verdicts = tuple(_examine_format(self._gpu, name) for name in formats)
-        self._keep({verdict.format for verdict in verdicts if verdict.passed})
-        return verdicts
+    def examine(self, formats: Iterable[str]) -> Iterator[Verdict]:
+        """Run the kernels of formats, one after the other, and keep what passed."""
+        for name in formats:
+            verdict = _examine_format(self._gpu, name)
+            if verdict.passed:
+                self._keep(name)
+            yield verdict
 
     def ensure(self, formats: Collection[str]) -> None:
         """Examine the formats that did not pass before.
@@ -78,7 +80,7 @@ class SelfTest:
         Raises:
             DeviceError: kernels compute something else than NumPy.
         """
-        unknown = sorted(set(formats) - self.passed())
+        unknown = sorted(set(formats) - passed(self._file))
         wrong = [verdict for verdict in self.examine(unknown) if not verdict.passed]
         if wrong:
             cases = "; ".join(f"{v.format}, {v.worst}: {v.error:.1e}" for v in wrong)
@@ -88,20 +90,21 @@ class SelfTest:
                 hint="update the graphics driver, or use --device cpu; and please report it.",
             )
 
-    def passed(self) -> set[str]:
-        """Return the formats that passed on this device with this driver and these kernels."""
-        try:
-            return set(json.loads(self._file.read_text("utf-8")))
-        except (OSError, ValueError, TypeError):
-            return set()
-
-    def _keep(self, passed: set[str]) -> None:
+    def _keep(self, name: str) -> None:
         """Add to what is known; a folder that cannot be written means another test next time."""
         part = self._file.with_suffix(f".{os.getpid()}")
         with suppress(OSError):
             self._file.parent.mkdir(parents=True, exist_ok=True)
-            part.write_text(json.dumps(sorted(self.passed() | passed)), "utf-8")
+            part.write_text(json.dumps(sorted(passed(self._file) | {name})), "utf-8")
             part.replace(self._file)
+
+
+def passed(file: Path) -> set[str]:
+    """Return the formats that passed, as a self-test kept them."""
+    try:
+        return set(json.loads(file.read_text("utf-8")))
+    except (OSError, ValueError, TypeError):
+        return set()
 
 
 def _examine_format(gpu: Gpu, name: str) -> Verdict:

@@ -13,6 +13,7 @@ loaded before a device is asked for.
 """
 
 from edgequant.device import Choice, Entry
+from edgequant.device.listing import Listing
 from edgequant.device.protocol import Device
 from edgequant.errors import DeviceError
 
@@ -46,12 +47,21 @@ def _open(index: str, choice: Choice) -> Device:
     import atexit
 
     from edgequant.device.gpu import GpuDevice
-    from edgequant.device.vulkan.device import open_gpu
+    from edgequant.device.self_test import SelfTest
+    from edgequant.device.vulkan.device import notes_file, open_gpu
 
     gpu = open_gpu(index)
     atexit.register(gpu.close)
     name = f"vulkan:{index}" if index else "vulkan"
-    return GpuDevice(name, gpu, cache=choice.cache or "f16", exact=choice.exact)
+    ensure = SelfTest(gpu, name, notes_file(gpu.hardware)).ensure
+    return GpuDevice(name, gpu, cache=choice.cache or "f16", exact=choice.exact, ensure=ensure)
+
+
+def _listed() -> tuple[Listing, ...]:
+    """Describe each device of this machine."""
+    from edgequant.device.vulkan.listing import describe
+
+    return describe() if _missing() is None else ()
 
 
 DEVICE = Entry(
@@ -62,4 +72,5 @@ DEVICE = Entry(
     observes=True,
     caches=("f16", "q8_0"),
     worthwhile=_worthwhile,
+    listed=_listed,
 )

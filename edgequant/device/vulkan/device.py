@@ -11,12 +11,11 @@ from edgequant.device.protocol import Adopted, Buffer, Place, Recording, Ticket
 from edgequant.device.vulkan.hardware import Hardware, found
 from edgequant.device.vulkan.logical import Logical
 from edgequant.device.vulkan.memory import Block, Memory
-from edgequant.device.vulkan.pipelines import Pipelines, cache_folder
+from edgequant.device.vulkan.pipelines import Pipelines, cache_folder, shipped_kernels
 from edgequant.device.vulkan.recording import Encoded
 from edgequant.device.vulkan.transfer import Transfer
 from edgequant.errors import DeviceError
 from edgequant.graph.launch import Dispatch
-from edgequant.shipped import shipped
 
 T = TypeVar("T")
 
@@ -40,23 +39,13 @@ class VulkanGpu:
         self._logical = Logical(hardware)
         self._memory = Memory(self._logical)
         self._transfer = Transfer(self._logical, self._memory)
-        self._shaders = shaders or shipped("shaders") / "generated" / "spirv"
-        self._cache = cache or cache_folder()
-        self._pipelines = Pipelines(self._logical, self._shaders, self._cache)
+        self._pipelines = Pipelines(
+            self._logical, shaders or shipped_kernels(), cache or cache_folder()
+        )
         self._numbers = count(1)
         self._blocks: dict[Buffer, Block] = {}
         self._encoded: dict[Recording, Encoded] = {}
         self._timed: dict[Ticket, Encoded] = {}
-
-    @property
-    def notes(self) -> Path:
-        """A file for what is known of this device, driver and kernels; another name for others."""
-        kernels = hashlib.sha256()
-        for path in sorted(self._shaders.glob("*.spv")):
-            kernels.update(path.name.encode() + path.read_bytes())
-        hardware = self.hardware
-        name = f"{hardware.uuid}-{hardware.driver_key}-{kernels.hexdigest()[:16]}.json"
-        return self._cache / name
 
     def memory(self) -> tuple[int, int] | None:
         """Return the free bytes of the device's memory and all; None if the driver does not say."""
@@ -157,6 +146,15 @@ class VulkanGpu:
         if not 0 <= offset <= offset + nbytes <= block.nbytes:
             raise ValueError(f"bytes {offset} to {offset + nbytes} of a buffer of {block.nbytes}")
         return block
+
+
+def notes_file(hardware: Hardware, shaders: Path | None = None, cache: Path | None = None) -> Path:
+    """Return where to keep what is known of a device: another file for other drivers or kernels."""
+    kernels = hashlib.sha256()
+    for path in sorted((shaders or shipped_kernels()).glob("*.spv")):
+        kernels.update(path.name.encode() + path.read_bytes())
+    name = f"{hardware.uuid}-{hardware.driver_key}-{kernels.hexdigest()[:16]}.json"
+    return (cache or cache_folder()) / name
 
 
 def open_gpu(index: str = "", *, shaders: Path | None = None) -> VulkanGpu:
