@@ -1,78 +1,29 @@
 """What all GPUs share, on the null GPU: what is recorded, written, submitted and freed."""
 
 import json
-from collections.abc import Sequence
 from dataclasses import replace
-from itertools import count, islice
+from itertools import islice
 
 import numpy as np
 import pytest
 from assemble import GOLDEN, assemble
+from watching_gpu import LIMITS, Watching
 
 from edgequant.blocks import BLOCK_TYPES, Weight, Weights
 from edgequant.device import gpu as gpu_module
 from edgequant.device.gpu import AHEAD, GpuDevice, GpuProgram
 from edgequant.device.null import NullGpu
-from edgequant.device.protocol import Generator, Observer, Place, Sampling, Ticket
-from edgequant.device.step import STEP
+from edgequant.device.protocol import Generator, Observer, Sampling
 from edgequant.errors import DeviceError
 from edgequant.graph import Graph
 from edgequant.graph.kernels.sample import NOT_FINITE, RING
 from edgequant.graph.launch import Limits
 from edgequant.model.registry import read_config
 
-LIMITS = Limits(32, 256, 32768, 1 << 30, None, integer_dot=False)
 FAST = replace(LIMITS, cooperative_matrix=(16, 16, 16), integer_dot=True)
 CONTEXT = 1300
 NARROW = "qwen2"  # its heads are of 4 values
 GREEDY = Sampling(temperature=0)
-
-
-class Watching(NullGpu):
-    """A null GPU that notes each step, and samples: the tokens of `draw`, one a step.
-
-    Attributes:
-        steps: the records, as they were when their step was submitted.
-        ids: of each step's tokens.
-        flying: tickets submitted and not waited for.
-    """
-
-    def __init__(self, limits: Limits = LIMITS) -> None:
-        super().__init__(limits)
-        self.draw = count(100)
-        self.steps: list[np.ndarray] = []
-        self.ids: list[list[int]] = []
-        self.flying: set[Ticket] = set()
-
-    def submit(self, recording: int) -> Ticket:
-        ticket = super().submit(recording)
-        self.flying.add(ticket)
-        step = np.frombuffer(self._only(Place.UPLOAD, STEP.itemsize), STEP)[0].copy()
-        tokens = self._only(Place.UPLOAD, None)
-        self.steps.append(step.copy())
-        self.ids.append(np.frombuffer(tokens, "<u4")[: int(step["tokens"])].tolist())
-        if self.submitted[-1][-1].label == "sample":
-            place, drawn = 4 * (int(step["drawn"]) % RING), next(self.draw)
-            self._only(Place.READBACK, 4 * RING)[place : place + 4] = drawn.to_bytes(4, "little")
-            tokens[:4] = drawn.to_bytes(4, "little")
-            step["past"] += 1
-            step["drawn"] += 1
-            self._only(Place.UPLOAD, STEP.itemsize)[:] = step.tobytes()
-        return ticket
-
-    def wait(self, ticket: Ticket) -> Sequence[float]:
-        self.flying.discard(ticket)
-        return super().wait(ticket)
-
-    def _only(self, place: Place, nbytes: int | None) -> bytearray:
-        """Return the buffer of a place and size; None: of any but the step record's."""
-        (found,) = (
-            content
-            for buffer, content in self.live.items()
-            if self.places[buffer] is place
-            and (len(content) == nbytes if nbytes else len(content) != STEP.itemsize)
-        )
-        return found
 
 
 def tiny(stem: str = "llama") -> tuple[Graph, Weights]:
@@ -215,7 +166,7 @@ def test_a_closed_iterator_waits_for_what_is_in_flight(gpu: Watching, program: G
 
 
 def test_logits_that_are_not_finite_are_told(gpu: Watching, program: GpuProgram) -> None:
-    gpu.draw = iter([100, NOT_FINITE, 0, 0, 0])  # type: ignore[assignment]
+    gpu.draw = iter([100, NOT_FINITE, 0, 0, 0])
     tokens = program.generate(1, 0, 50, GREEDY)
     assert next(tokens) == 100
     with pytest.raises(FloatingPointError, match="not finite"):

@@ -5,15 +5,14 @@ from pathlib import Path
 
 import pytest
 from tiny_model import SIZES, write_model
+from watching_gpu import LIMITS
 
 from edgequant.device.gpu import GpuDevice
 from edgequant.device.null import NullGpu
 from edgequant.errors import DeviceError
-from edgequant.graph.launch import Limits
 from edgequant.stages import profile as profile_module
 from edgequant.stages.profile import KernelTime, Profile, profile
 
-LIMITS = Limits(32, 256, 32768, 1 << 30, None, integer_dot=False)
 STEP = 2e-6  # seconds of every dispatch
 
 
