@@ -17,7 +17,7 @@ endif
 # cooperative matrices. There is none for macOS.
 ifeq ($(shell uname -s),Linux)
 DEVICES := --devices-must-run
-NEWER_LAVAPIPE = .ci/newer-lavapipe $(BIN)/python -m pytest tests -m device $(DEVICES)
+NEWER_LAVAPIPE = .ci/newer-lavapipe $(BIN)/python -m pytest tests/parity -m device $(DEVICES)
 endif
 
 .DEFAULT_GOAL := help
@@ -53,7 +53,7 @@ parity: ## The tests against llama.cpp, gguf-py, transformers and tokenizers
 	$(BIN)/pytest tests -m oracle
 
 device: ## The tests of kernels and of the host, on this machine's GPUs
-	$(BIN)/pytest tests -m device
+	$(BIN)/pytest tests/parity -m device
 
 format: ## Let ruff rewrite
 	$(BIN)/ruff check --fix .

@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 
 from edgequant.device.protocol import Place
-from edgequant.device.vulkan import memory
+from edgequant.device.vulkan import transfer
 from edgequant.device.vulkan.device import VulkanGpu, open_gpu
 from edgequant.device.vulkan.hardware import found
 from edgequant.errors import DeviceError
@@ -99,7 +99,7 @@ def loading(gpu: VulkanGpu, gib: float, folder: Path, rows: list[tuple[str, floa
             (64 << 20, 4),
             (16 << 20, 16),
         ):
-            memory.STAGING, memory.STAGES = size, stages
+            transfer.STAGING, transfer.STAGES = size, stages
             with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped:
                 view = memoryview(mapped)
                 most = 1 << 30

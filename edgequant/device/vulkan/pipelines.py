@@ -15,6 +15,7 @@ from edgequant.device.vulkan import structs as vk
 from edgequant.device.vulkan.api import RESULTS, check
 from edgequant.device.vulkan.logical import Logical
 from edgequant.errors import DeviceError
+from edgequant.shipped import shipped
 
 Key = tuple[str, tuple[int, ...]]  # kernel, constants
 _COMPUTE = 0x20  # shader stage
@@ -126,6 +127,11 @@ class Pipelines:
         except OSError:
             Path(name).unlink(missing_ok=True)
             raise
+
+
+def shipped_kernels() -> Path:
+    """Return the folder of the compiled kernels that ship with the package."""
+    return shipped("shaders") / "generated" / "spirv"
 
 
 def cache_folder() -> Path:

@@ -5,12 +5,14 @@ context of the recording alone. Short contexts are not split: the merge would co
 """
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from edgequant.blocks import BlockType
 from edgequant.errors import UnsupportedError
 from edgequant.graph.launch import Arguments, Call, Kind, Launch, Operand
 
+SIZES = (("heads_kv", "uint"), ("group", "uint"), ("capacity", "uint"), ("tokens", "uint"))
 ATTENTION = Arguments(
     "AttentionArgs",
     (
@@ -23,27 +25,35 @@ ATTENTION = Arguments(
         ("stats", "float2"),
         ("rounded", "uint8_t"),
     ),
-    (("capacity", "uint"), ("tokens", "uint"), ("splits", "uint"), ("scale", "float")),
+    (*SIZES, ("splits", "uint"), ("scale", "float")),
 )
-TILED = Arguments(
-    "AttentionTiledArgs",
-    ATTENTION.pointers[:5],
-    (("capacity", "uint"), ("tokens", "uint"), ("scale", "float")),
+MANY = Arguments(
+    "ManyAttentionArgs",
+    (*ATTENTION.pointers[:5], ("halves", "uint8_t")),
+    (*SIZES, ("scale", "float")),
 )
 MERGE = Arguments(
     "AttentionMergeArgs",
     (("partial", "float"), ("stats", "float2"), ("result", "float"), ("rounded", "uint8_t")),
-    (("tokens", "uint"),),
+    SIZES,
 )
 STEP = Operand(Kind.STEP)
 RESULT = Operand(Kind.OUTPUT, reads=False, writes=True)
 
+# Widths of a head that `attention_matrix` is compiled for: by (M, N, K) of the GPU's matrices and
+# lanes of its subgroups, by cache.
+MATRIX_HEADS: Mapping[tuple[int, int, int, int], Mapping[str, tuple[int, ...]]] = {
+    (16, 16, 16, 32): {"F16": (64, 80, 96, 128), "Q8_0": (64, 96, 128)},
+    (8, 8, 8, 8): {"F16": (64,), "Q8_0": (64,)},
+}
 FEW = 8  # tokens that are taken one by one
 WIDEST = 256  # of a head
 ROWS = 4  # of a workgroup: registers hold their queries and sums
 CHUNKS = 2  # of 8 values a thread has of a head, if lanes suffice
+AHEAD = 2  # keys it loads before it uses the first: the latency of memory is waited for once
 UNSPLIT = 512  # tokens of context up to which it is not split
 SHARE = 128  # tokens of context of a split at least
+SUBGROUPS = 8  # of a workgroup, if their sums fit
 MERGING = 128  # threads of the merge
 BUSY = 256  # workgroups that keep a large GPU busy
 
@@ -56,6 +66,15 @@ class Heads:
     heads_kv: int
     group: int
     head_dim: int
+
+    def sizes(self, call: Call) -> dict[str, int]:
+        """Return the scalars that all kernels share."""
+        return {
+            "heads_kv": self.heads_kv,
+            "group": self.group,
+            "capacity": call.capacity,
+            "tokens": call.tokens,
+        }
 
 
 def launches(call: Call, heads: Heads) -> tuple[Launch, ...]:
@@ -74,15 +93,31 @@ def launches(call: Call, heads: Heads) -> tuple[Launch, ...]:
     scale = math.log2(math.e) / math.sqrt(heads.head_dim)  # of powers of two, as GPUs compute
     if call.tokens <= FEW:
         return _few(call, heads, read, scale)
-    tile = 32 if heads.head_dim <= WIDEST // 2 else 16
-    return (
-        Launch(
-            f"attention_tiled_{call.cache.name.lower()}",
-            (*read, RESULT),
-            TILED.pack(capacity=call.capacity, tokens=call.tokens, scale=scale),
-            (-(-heads.group * call.tokens // tile), heads.heads_kv, 1),
-            (heads.head_dim, heads.heads_kv, heads.group, tile),
-        ),
+    return (_many(call, heads, read, scale),)
+
+
+def _many(call: Call, heads: Heads, read: tuple[Operand, ...], scale: float) -> Launch:
+    """Return `attention_matrix` where the GPU multiplies matrices, else `attention_tiled`."""
+    columns = heads.heads_kv * heads.group * heads.head_dim
+    wanted = [w for w in call.wants if w.tag == "half" and columns % 64 == 0]
+    operands = (*read, RESULT, wanted[0] if wanted else STEP)
+    scalars = MANY.pack(**heads.sizes(call), scale=scale)
+    matrix, cache = call.limits.cooperative_matrix or (0, 0, 0), call.cache.name
+    sizes = MATRIX_HEADS.get((*matrix, call.limits.subgroup), {}).get(cache, ())
+    if heads.head_dim in sizes:
+        kernel = f"attention_matrix_{cache.lower()}_{matrix[0]}x{heads.head_dim}"
+        rows = 4 * matrix[0]
+        tile = []
+    else:
+        kernel = f"attention_tiled_{cache.lower()}"
+        rows = 32 if heads.head_dim <= WIDEST // 2 else 16
+        tile = [heads.head_dim, rows]
+    return Launch(
+        kernel,
+        operands,
+        scalars,
+        (-(-heads.group * call.tokens // rows), heads.heads_kv, 1),
+        (int(bool(wanted)), *tile),
     )
 
 
@@ -95,8 +130,7 @@ def _few(call: Call, heads: Heads, read: tuple[Operand, ...], scale: float) -> t
         splits = max(1, min(call.context // SHARE, -(-BUSY // (heads.heads_kv * passes))))
     rows_each = -(-rows // passes)
     lanes = min(call.limits.subgroup, _power_of_two(-(-heads.head_dim // (8 * CHUNKS))))
-    shape = (heads.head_dim, heads.heads_kv, heads.group)
-    tile = (rows_each, lanes, -(-heads.head_dim // (8 * lanes)))
+    tile = (rows_each, lanes, -(-heads.head_dim // (8 * lanes)), AHEAD)
     threads = call.limits.subgroup * _subgroups(call, rows_each * heads.head_dim)
     wanted = [w for w in call.wants if w.tag == "q8" and heads.head_dim % 32 == 0]
     rounded = wanted[0] if wanted else STEP  # fills an empty place
@@ -105,9 +139,9 @@ def _few(call: Call, heads: Heads, read: tuple[Operand, ...], scale: float) -> t
         return Launch(
             f"attention_{call.cache.name.lower()}",
             (*read, *written),
-            ATTENTION.pack(capacity=call.capacity, tokens=call.tokens, splits=splits, scale=scale),
+            ATTENTION.pack(**heads.sizes(call), splits=splits, scale=scale),
             (splits, heads.heads_kv, passes),
-            (threads, *shape, *tile, int(round_too)),
+            (threads, heads.head_dim, *tile, int(round_too)),
         )
 
     if splits == 1:
@@ -120,9 +154,9 @@ def _few(call: Call, heads: Heads, read: tuple[Operand, ...], scale: float) -> t
     merge = Launch(
         "attention_merge",
         (partial, stats, RESULT, rounded),
-        MERGE.pack(tokens=call.tokens),
+        MERGE.pack(**heads.sizes(call)),
         (rows, heads.heads_kv, 1),
-        (-(-MERGING // subgroup) * subgroup, *shape, splits, int(bool(wanted))),
+        (-(-MERGING // subgroup) * subgroup, heads.head_dim, splits, int(bool(wanted))),
     )
     return (attend((STEP, *made, STEP), round_too=False), merge)
 
@@ -152,5 +186,5 @@ def _power_of_two(least: int) -> int:
 
 def _subgroups(call: Call, values: int) -> int:
     """Return how many subgroups a workgroup has: their sums of `values` meet in 16 KiB."""
-    most = min(8, call.limits.workgroup // call.limits.subgroup, 4096 // values)
+    most = min(SUBGROUPS, call.limits.workgroup // call.limits.subgroup, 4096 // values)
     return 1 << (most.bit_length() - 1)

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from edgequant.graph.launch import Kind, Operand
 
-_ABSENT = Operand(Kind.STEP)  # has an address, and is not followed
+ABSENT = Operand(Kind.STEP)  # has an address, and is not followed
 
 
 @dataclass(frozen=True)
@@ -35,5 +35,5 @@ class Linear:
     @property
     def added(self) -> tuple[Operand, Operand]:
         """Bias and residual; where there is none, something that is not followed."""
-        bias = Operand(Kind.WEIGHT, 2 if self.gated else 1) if self.bias else _ABSENT
-        return bias, Operand(Kind.INPUT, 1) if self.residual else _ABSENT
+        bias = Operand(Kind.WEIGHT, 2 if self.gated else 1) if self.bias else ABSENT
+        return bias, Operand(Kind.INPUT, 1) if self.residual else ABSENT

@@ -19,8 +19,9 @@ MATVEC = Arguments(
         ("bias", "float"),
         ("residual", "float"),
         ("y", "float"),
+        ("made", "uint8_t"),
     ),
-    (("columns", "uint"), ("rows", "uint"), ("row_nbytes", "uint")),
+    tuple((name, "uint") for name in ("columns", "rows", "row_nbytes", "tokens")),
 )
 QUANTIZE_ACTIVATIONS = Arguments(
     "QuantizeActivationsArgs",
@@ -28,7 +29,12 @@ QUANTIZE_ACTIVATIONS = Arguments(
     (("columns", "uint"), ("tokens", "uint")),
 )
 MOST_TOKENS = 8
+ROWS = 1  # of a team, as in lib/matvec.slang
+TOKENS = 4  # of the variant for several
+TAG = "q8"  # of int8 activations
+BLOCK = 32  # of them share a scale
 QUANTIZED_BY_WORKGROUP = 1024  # columns
+FEW_ROWS = 2048  # below, a row is split over two subgroups: one each would leave a GPU idle
 GRID_X = 1 << 15  # as in lib/matvec.slang
 
 
@@ -39,26 +45,26 @@ class Tuning:
     Attributes:
         threads: of a workgroup.
         team: threads that share rows, whole subgroups.
-        rows: of a team, at most 4.
-        ahead: units of a row that a thread loads before it needs the first, at most 4.
+        rows: of a team, as compiled.
     """
 
     threads: int
     team: int
-    rows: int
-    ahead: int
+    rows: int = ROWS
 
 
-def tune(call: Call, columns: int, rows: int) -> Tuning:
-    """Choose by shape."""
+def tune(call: Call, linear: Linear, *, rounds: bool = False) -> Tuning:
+    """Choose how a layer is spread over threads; `rounds`: its output is also wanted as int8."""
     lanes = call.limits.subgroup
-    return Tuning(4 * lanes, lanes, 2, 1)
+    if rounds:
+        return Tuning(BLOCK // ROWS * lanes, lanes)
+    return Tuning(4 * lanes, lanes if linear.rows >= FEW_ROWS else 2 * lanes)
 
 
 def quantized(tokens: int, columns: int, index: int = 0, *, writes: bool = False) -> Operand:
     """Return the operand of int8 activations of (tokens, columns); see lib/activations.slang."""
     nbytes = tokens * columns * 5 // 4
-    return Operand(Kind.DERIVED, index, not writes, writes, nbytes, "q8")
+    return Operand(Kind.DERIVED, index, not writes, writes, nbytes, TAG)
 
 
 def launches(call: Call, linear: Linear, tuning: Tuning | None = None) -> tuple[Launch, ...]:
@@ -67,29 +73,40 @@ def launches(call: Call, linear: Linear, tuning: Tuning | None = None) -> tuple[
     Raises:
         UnsupportedError: no kernel decodes the weight's format.
     """
-    tokens, weight = call.inputs[0][0], call.weights[0]
-    tuning = tuning or tune(call, linear.columns, linear.rows)
+    tokens, weight, lanes = call.inputs[0][0], call.weights[0], call.limits.subgroup
     integers = call.limits.integer_dot and not call.exact and weight.name in INTEGERS
-    x = quantized(tokens, linear.columns) if integers else Operand(Kind.INPUT)
+    rounding = linear.rows % BLOCK == 0 and BLOCK // ROWS * lanes <= call.limits.workgroup
+    wanted = [o for o in call.wants if rounding and o.tag == TAG]
+    tuning = tuning or tune(call, linear, rounds=bool(wanted))
     workgroups = -(-linear.rows // (tuning.threads // tuning.team * tuning.rows))
+    kernel = format_kernel("matvec_i8" if integers else "matvec", weight)
     multiply = Launch(
-        format_kernel("matvec_i8" if integers else "matvec", weight),
-        (x, *linear.matrices, *linear.added, Operand(Kind.OUTPUT, reads=False, writes=True)),
+        kernel if tokens == 1 else f"{kernel}_{TOKENS}",
+        (
+            quantized(tokens, linear.columns) if integers else Operand(Kind.INPUT),
+            *linear.matrices,
+            *linear.added,
+            Operand(Kind.OUTPUT, reads=False, writes=True),
+            wanted[0] if wanted else Operand(Kind.STEP),  # fills an empty place
+        ),
         MATVEC.pack(
             columns=linear.columns,
             rows=linear.rows,
             row_nbytes=weight.row_nbytes(linear.columns),
+            tokens=tokens,
         ),
-        (min(workgroups, GRID_X), -(-workgroups // GRID_X), 1),
+        (
+            min(workgroups, GRID_X),
+            -(-workgroups // GRID_X),
+            1 if tokens == 1 else -(-tokens // TOKENS),
+        ),
         (
             tuning.threads,
             tuning.team,
-            tuning.rows,
-            tokens,
             int(linear.gated),
             int(linear.bias),
             int(linear.residual),
-            tuning.ahead,
+            int(bool(wanted)),
         ),
     )
     return (_quantize(tokens, linear.columns), multiply) if integers else (multiply,)

@@ -23,7 +23,7 @@ ARGUMENTS = Arguments(
         ("key_cache", "uint8_t"),
         ("value_cache", "uint8_t"),
     ),
-    (("capacity", "uint"), ("epsilon", "float")),
+    (("heads", "uint"), ("heads_kv", "uint"), ("capacity", "uint"), ("epsilon", "float")),
 )
 
 
@@ -90,8 +90,6 @@ def launches(
     constants = (
         -(-heads.head_dim // 2 // lanes) * lanes,
         heads.head_dim,
-        heads.heads,
-        heads.heads_kv,
         int(interleaved),
         int(bool(frequencies)),
         int(bool(norms)),
@@ -101,7 +99,12 @@ def launches(
         Launch(
             f"rotate_store_{call.cache.name.lower()}",
             operands,
-            ARGUMENTS.pack(capacity=call.capacity, epsilon=epsilon or 0.0),
+            ARGUMENTS.pack(
+                heads=heads.heads,
+                heads_kv=heads.heads_kv,
+                capacity=call.capacity,
+                epsilon=epsilon or 0.0,
+            ),
             (heads.heads + 2 * heads.heads_kv, call.tokens, 1),
             constants,
         ),

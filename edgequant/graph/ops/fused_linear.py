@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from edgequant.formats.matrix import Matrix
 from edgequant.graph.graph import Shape
-from edgequant.graph.kernels import matvec
+from edgequant.graph.kernels import matmul, matvec
 from edgequant.graph.kernels.linear import Linear as LinearKernel
 from edgequant.graph.launch import Call, Launch
 from edgequant.graph.op import Array, Step
@@ -63,4 +63,6 @@ class FusedLinear:
     def launch(self, call: Call) -> tuple[Launch, ...]:
         """Return a mat-vec for few tokens, a matrix product for more."""
         linear = LinearKernel(self.columns, self.rows, self.bias, self.gated, self.residual)
-        return matvec.launches(call, linear)
+        if call.inputs[0][0] <= matvec.MOST_TOKENS:
+            return matvec.launches(call, linear)
+        return matmul.launches(call, linear)

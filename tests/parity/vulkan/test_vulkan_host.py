@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from edgequant.device.protocol import Place
-from edgequant.device.vulkan import memory
+from edgequant.device.vulkan import transfer
 from edgequant.device.vulkan.device import VulkanGpu
 from edgequant.device.vulkan.structs import BufferCreateInfo
 from edgequant.errors import DeviceError
@@ -120,7 +120,7 @@ def test_a_timed_recording_says_how_long_each_dispatch_took(gpu, buffers):
 
 @pytest.mark.parametrize("in_place", [True, False])
 def test_mapped_files_are_read_by_kernels(gpu, buffers, rng, tmp_path, monkeypatch, in_place):
-    monkeypatch.setattr(memory, "STAGING", 1 << 16)  # so that every staging buffer is used twice
+    monkeypatch.setattr(transfer, "STAGING", 1 << 16)  # so that every staging buffer is used twice
     monkeypatch.setattr(gpu, "in_place", in_place and gpu.in_place)
     content = rng.standard_normal(300_000).astype(np.float32)
     (tmp_path / "weights").write_bytes(content.tobytes() + b"end")
