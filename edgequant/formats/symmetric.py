@@ -111,8 +111,13 @@ class SymmetricFit:
         np.einsum("kn,kn->n", self.wx, self.levels, out=sums[1])
         return sums
 
-    def search(self, search: Search) -> Floats:
-        """Search s, (n,), of either sign."""
+    def nearest(self, scale: Floats) -> Floats:
+        """Return Q and R, (2, n), of the levels nearest under s, (n,)."""
+        self.assign(scale)
+        return self.sums()
+
+    def best_start(self, search: Search) -> Floats:
+        """Return Q and R, (2, n), of the start that gains most."""
         most: Floats = np.maximum.reduce(self.x, 0)
         least: Floats = np.minimum.reduce(self.x, 0)
         unit = self.x * inverse(np.where(most > -least, most, least))
@@ -121,13 +126,15 @@ class SymmetricFit:
             np.multiply(unit, np.float32(start.span), out=self.levels)
             self.alphabet.round(self.levels, bound=abs(start.span))
             self.sums(trials[:, number])
-        scales, gains = _solve(trials)
-        best = first_largest(gains)
-        scale, gain = scales.take(best), gains.take(best)
+        _, gains = _solve(trials)
+        return trials.reshape(2, -1).take(first_largest(gains), axis=1)
+
+    def search(self, search: Search) -> Floats:
+        """Search s, (n,), of either sign."""
+        scale, gain = _solve(self.best_start(search))
         scale[gain <= 0] = 0
         for _ in range(search.rounds):
-            self.assign(scale)
-            fitted, explained = _solve(self.sums())
+            fitted, explained = _solve(self.nearest(scale))
             better = explained > gain
             blend(scale, fitted, better)
             blend(gain, explained, better)

@@ -37,7 +37,7 @@ from edgequant.stages.quantize_target import plan_by_target
 from edgequant.stages.recode import Chunk, cut, recode
 from edgequant.stages.workers import Workers
 
-SMALL = 1 << 24  # bytes of input, below which starting processes takes longer than it saves
+SMALL = 1 << 24  # bytes of a file, below which starting processes takes longer than it saves
 
 
 def quantize(
@@ -83,7 +83,11 @@ def quantize(
         # Whether it may exist, if a run is resumed, depends on the journal; open_output reads it.
         check_output(output, force=force or dry_run or resume, inputs=inputs)
     threads = threads or _processors()
-    with open_file(model) as file, Workers(threads if file.nbytes > SMALL else 1) as workers:
+    alone = dry_run and recipe is not None
+    with (
+        Workers(1 if alone or not _is_large(model) else threads) as workers,
+        open_file(model) as file,
+    ):
         if is_importance(file):
             raise UnsupportedError(
                 f"{model}: an importance matrix, not a model file.",
@@ -167,6 +171,13 @@ def _bytes_depend_on(file: GGUFFile, imatrix: Path | None, effort: Effort) -> di
         "effort": effort.value,
         "importance matrix": importance,
     }
+
+
+def _is_large(model: Path) -> bool:
+    try:
+        return model.stat().st_size > SMALL
+    except OSError:
+        return False  # `open_file` says why
 
 
 def _processors() -> int:

@@ -18,6 +18,7 @@ import traceback
 from collections import deque
 from collections.abc import Callable, Generator, Iterable
 from contextlib import suppress
+from itertools import cycle
 from queue import SimpleQueue
 from threading import Thread
 from types import TracebackType
@@ -36,7 +37,9 @@ R = TypeVar("R")
 
 
 class Workers:
-    """Processes that are started when first needed; a context manager, which ends them.
+    """Processes; a context manager, which starts them, and ends them.
+
+    They take 0.15 s to be ready, which the caller may use.
 
     Args:
         count: how many may work at once, at most `MOST` do; 1 works in this process.
@@ -47,6 +50,8 @@ class Workers:
         self._processes: list[_Process] = []
 
     def __enter__(self) -> Self:
+        if self.count > 1:
+            self._start()
         return self
 
     def __exit__(
@@ -79,9 +84,9 @@ class Workers:
                 yield item, work(item)
             return
         ahead: deque[tuple[T, _Process]] = deque()
+        self._start()
         try:
-            for number, item in enumerate(items):
-                worker = self._worker(number % self.count)
+            for worker, item in zip(cycle(self._processes), items, strict=False):
                 worker.send((work, item))
                 ahead.append((item, worker))
                 if len(ahead) > AHEAD * self.count:
@@ -92,10 +97,9 @@ class Workers:
             self.close()  # some hold results that nobody will ask for
             raise
 
-    def _worker(self, number: int) -> "_Process":
-        if number == len(self._processes):
+    def _start(self) -> None:
+        while len(self._processes) < self.count:
             self._processes.append(_Process())
-        return self._processes[number]
 
 
 def _finished(pair: tuple[T, "_Process"]) -> tuple[T, Any]:
