@@ -90,8 +90,12 @@ def generate(
         asked = time.perf_counter()
         progress.begin("prefill", len(ids), "tokens")
         for start in range(0, len(ids), BATCH):
-            logits = session.prefill(ids[start : start + BATCH])
-            progress.advance(min(BATCH, len(ids) - start))
+            batch = ids[start : start + BATCH]
+            if start + BATCH < len(ids):
+                session.fill(batch)
+            else:
+                logits = session.prefill(batch)
+            progress.advance(len(batch))
         progress.end()
         prefilled = time.perf_counter()
         tokens = _Continuation(session, sampler, model.tokenizer.end_of_generation, ids)

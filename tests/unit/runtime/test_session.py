@@ -55,6 +55,15 @@ def test_logits_come_in_slices_of_bounded_size(
     assert near(np.concatenate(parts), model.program.run(tokens, 0, rows=8))
 
 
+def test_filling_is_prefilling_without_logits(model: Model, tokens: np.ndarray) -> None:
+    session = model.session()
+    expected = session.prefill(tokens)
+    session.rewind()
+    session.fill(tokens[:19])
+    assert session.past == 19
+    assert near(session.decode(int(tokens[19])), expected)
+
+
 def test_prefill_equals_decodes_and_rewinding_forgets(model: Model, tokens: np.ndarray) -> None:
     session = model.session()
     expected = session.prefill(tokens)
