@@ -1,6 +1,6 @@
 """Measure products with many tokens on a GPU: microseconds, TFLOP/s, squared error.
 
-    python tests/bench/gpu_matmul.py [--device INDEX] [--only Q6_K] [--tokens 512] [--tiles]
+    python tests/bench/gpu_matmul.py [--device INDEX] [--only Q6_K] [--tokens 512] [--tiles|--plain]
 
 Every figure is of a chain of matrices of one shape, each waiting for the one before as in a prefill
 step; what is launched around the multiplication (`halve`, `matmul_parts`) is in it, and shown
@@ -28,7 +28,7 @@ from edgequant.formats.matrix import Matrix
 from edgequant.formats.search import Effort
 from edgequant.graph.kernels import matmul
 from edgequant.graph.kernels.linear import Linear
-from edgequant.graph.launch import Call, Kind, Launch, Operand, Span
+from edgequant.graph.launch import Call, Kind, Launch, Limits, Operand, Span
 
 COLD = 100 << 20  # bytes of different matrices in a chain
 SAMPLE = 64  # rows that are really encoded, and repeated
@@ -65,8 +65,8 @@ CASES = (
 class Held:
     """The memory of a case."""
 
-    def __init__(self, gpu: Gpu, case: Case, tokens: int) -> None:
-        self.gpu, self.case, self.tokens = gpu, case, tokens
+    def __init__(self, gpu: Gpu, limits: Limits, case: Case, tokens: int) -> None:
+        self.gpu, self.limits, self.case, self.tokens = gpu, limits, case, tokens
         self.linear = Linear(case.columns, case.rows, gated=case.gated, residual=case.residual)
         self.type, rng = BLOCK_TYPES[case.fmt], np.random.default_rng(1)
         values = rng.standard_normal((SAMPLE, case.columns), np.float32) / 64
@@ -89,7 +89,7 @@ class Held:
         inputs = ((self.tokens, self.case.columns), (self.tokens, self.case.rows))
         types = (self.type,) * (2 if self.case.gated else 1)
         cache = BLOCK_TYPES["F16"]
-        return Call(self.tokens, 1, 512, 512, types, cache, self.gpu.limits, inputs)
+        return Call(self.tokens, 1, 512, 512, types, cache, self.limits, inputs)
 
     def resolve(self, number: int) -> Callable[[Operand], Span]:
         """Return where operands of matrix `number` of the chain are."""
@@ -152,19 +152,21 @@ def main() -> None:
     parser.add_argument("--only", default="", help="cases whose label or format has this word")
     parser.add_argument("--tokens", type=int, default=512, help="of a call, more than 8")
     parser.add_argument("--tiles", action="store_true", help="try every tile that suits")
+    parser.add_argument("--plain", action="store_true", help="without cooperative matrices")
     parser.add_argument("--quick", action="store_true", help="small: see that it works")
     asked = parser.parse_args()
     gpu = open_gpu(asked.device)
     print(gpu.description, flush=True)
+    limits = replace(gpu.limits, cooperative_matrix=None) if asked.plain else gpu.limits
     tiles: list[matmul.Tile | None] = [None]
     if asked.tiles:
-        tiles = [tile for tile in matmul.TILES if tile.suits(gpu.limits)]
+        tiles = [tile for tile in matmul.TILES if tile.suits(limits)]
     for case in CASES:
         if asked.only.lower() not in f"{case.label} {case.fmt}".lower():
             continue
         if asked.quick:
             case = replace(case, rows=min(case.rows, 128), columns=min(case.columns, 512))
-        held = Held(gpu, case, asked.tokens)
+        held = Held(gpu, limits, case, asked.tokens)
         for tile in tiles:
             launches = matmul.launches(held.call(), held.linear, tile)
             taken = held.seconds(launches)
