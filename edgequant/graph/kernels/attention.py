@@ -47,7 +47,8 @@ MATRIX_HEADS: Mapping[tuple[int, int, int, int], Mapping[str, tuple[int, ...]]] 
     (8, 8, 8, 8): {"F16": (64,), "Q8_0": (64,)},
 }
 FEW = 8  # tokens that are taken one by one
-WIDEST = 256  # of a head
+WIDEST = 256  # of a head: what registers and shared memory hold
+WIDEST_FLOATS = 192  # the same, with a cache in F32
 ROWS = 4  # of a workgroup: registers hold their queries and sums
 CHUNKS = 2  # of 8 values a thread has of a head, if lanes suffice
 AHEAD = 2  # keys it loads before it uses the first: the latency of memory is waited for once
@@ -110,7 +111,7 @@ def _many(call: Call, heads: Heads, read: tuple[Operand, ...], scale: float) -> 
         tile = []
     else:
         kernel = f"attention_tiled_{cache.lower()}"
-        rows = 32 if heads.head_dim <= WIDEST // 2 else 16
+        rows = 32 if heads.head_dim <= WIDEST // 2 and cache != "F32" else 16
         tile = [heads.head_dim, rows]
     return Launch(
         kernel,
@@ -167,9 +168,11 @@ def check_head_dim(head_dim: int, cache: BlockType) -> None:
     Raises:
         UnsupportedError: with both numbers.
     """
-    if head_dim > WIDEST or head_dim % 8:
+    widest = WIDEST_FLOATS if cache.name == "F32" else WIDEST
+    if head_dim > widest or head_dim % 8:
         raise UnsupportedError(
-            f"attention: heads of {head_dim} values; a GPU takes multiples of 8 up to {WIDEST}.",
+            f"attention: heads of {head_dim} values; a GPU takes multiples of 8 up to {widest} "
+            f"with a KV cache in {cache.name}.",
             hint="use --device cpu.",
         )
     if head_dim % cache.weights:

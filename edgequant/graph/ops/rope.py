@@ -27,6 +27,12 @@ def frequencies(base: float, head_dim: int, stretch: float = 1.0) -> Floats:
 
 
 @lru_cache(maxsize=4)
+def frequency_table(base: float, head_dim: int, stretch: float) -> bytes:
+    """Return `frequencies` as kernels take them; all layers of a model take the same."""
+    return frequencies(base, head_dim, stretch).tobytes()
+
+
+@lru_cache(maxsize=4)
 def _turns(per_position: bytes, past: int, tokens: int) -> tuple[Array, Array]:
     """Return cosine and sine, (tokens, 1, head_dim / 2); all layers of a step turn alike."""
     positions = np.arange(past, past + tokens, dtype=np.float32)
@@ -85,7 +91,7 @@ class Rope:
         return rotate_store.launches(
             call,
             rotate_store.Heads(call.inputs[0][1] // self.head_dim, 0, self.head_dim),
-            frequencies=frequencies(self.base, self.head_dim, self.stretch).tobytes(),
+            frequencies=frequency_table(self.base, self.head_dim, self.stretch),
             interleaved=self.interleaved,
             factors=bool(call.weights),
         )

@@ -9,7 +9,7 @@ from edgequant.graph.kernels import rotate_store
 from edgequant.graph.launch import Call, Launch
 from edgequant.graph.op import Array, Step
 from edgequant.graph.ops.rms_norm import RmsNorm
-from edgequant.graph.ops.rope import Rope, frequencies
+from edgequant.graph.ops.rope import Rope, frequency_table
 from edgequant.graph.ops.store_kv import StoreKV
 
 
@@ -72,7 +72,7 @@ class RotateStore:
         return rotate_store.launches(
             call,
             rotate_store.Heads(self.heads, self.heads_kv, self.head_dim, self.layer),
-            frequencies=frequencies(self.base, self.head_dim, self.stretch).tobytes(),
+            frequencies=frequency_table(self.base, self.head_dim, self.stretch),
             interleaved=self.interleaved,
             epsilon=self.norms,
             factors=self.frequencies,

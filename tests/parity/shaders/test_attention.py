@@ -63,7 +63,7 @@ def check(
             "attention_matrix": peak**2,
             "attention_tiled": 1 if cache_type == "Q8_0" else 0,
             "attention": 0,
-        }[ran.kernels[0].split("_f16")[0].split("_q8_0")[0]]
+        }[ran.kernels[0].partition(f"_{cache_type.lower()}")[0]]
         assert nmse(ran.out, wanted.out) < FLOAT + rounds * HALF
         kernels += ran.kernels
     return tuple(kernels)
@@ -78,6 +78,8 @@ def check(
         (8, 1, 64, "F16"),
         (6, 2, 64, "Q8_0"),
         (4, 1, 80, "F16"),
+        (4, 1, 64, "F32"),
+        (2, 2, 192, "F32"),
         (2, 1, 96, "Q8_0"),
         (4, 1, 128, "F16"),
         (6, 2, 128, "Q8_0"),
