@@ -57,6 +57,7 @@ class FakeVulkan:
     _memory: dict[int, Any] = field(default_factory=dict)
     _sizes: dict[int, int] = field(default_factory=dict)
     _handles: int = 1000
+    instance_flags: int = 0
 
     def functions(self, instance: int) -> "FakeVulkan":
         return self
@@ -94,10 +95,13 @@ class FakeVulkan:
     # What is in the machine
 
     def _vkCreateInstance(self, info: Any, _: None, instance: Any) -> None:
+        self.instance_flags = info._obj.flags
         instance._obj.value = 1
 
     def _vkEnumerateInstanceExtensionProperties(self, layer: None, count: Any, items: Any) -> None:
-        count._obj.value = 0
+        count._obj.value = 1
+        if items:
+            items[0].name = b"VK_KHR_portability_enumeration"
 
     def _vkEnumeratePhysicalDevices(self, instance: int, count: Any, items: Any) -> None:
         count._obj.value = len(self.devices)

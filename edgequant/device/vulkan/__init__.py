@@ -70,7 +70,7 @@ DEVICE = Entry(
     missing=_missing,
     open=_open,
     observes=True,
-    caches=("f16", "q8_0"),
+    caches=("f16", "q8_0", "f32"),
     worthwhile=_worthwhile,
     listed=_listed,
 )

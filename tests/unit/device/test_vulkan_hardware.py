@@ -173,3 +173,12 @@ def test_a_function_the_driver_lacks_is_named():
 def test_no_library_under_any_name(monkeypatch):
     monkeypatch.setattr(api, "LIBRARIES", ("libnothing-of-that-name.so",))
     assert api.load() is None
+
+
+@pytest.mark.parametrize(("platform", "flags"), [("darwin", 1), ("linux", 0)])
+def test_drivers_on_top_of_metal_are_asked_for_where_they_may_be(monkeypatch, platform, flags):
+    monkeypatch.setattr("sys.platform", platform)
+    fake = FakeVulkan((FakeDevice(),))
+    module.create_instance(fake)
+    assert fake.instance_flags == flags
+    assert ("vkEnumerateInstanceExtensionProperties" in fake.calls) == (platform == "darwin")
