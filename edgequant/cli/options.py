@@ -84,8 +84,8 @@ def engine(command: Callable[..., Any]) -> Callable[..., Any]:
         help="Keep the inputs of linear layers in float32, where a GPU would round them.",
     )(choose)  # fmt: skip
     added = click.option(
-        "--cache-type", type=click.Choice(("f16", "q8_0")), metavar="T",
-        help="Of the KV cache on a GPU: f16, or q8_0 for half the memory; left out, f16.",
+        "--cache-type", type=click.Choice(("f16", "q8_0", "f32")), metavar="T",
+        help="Of the KV cache on a GPU: f16, q8_0 for half the memory, or f32; left out, f16.",
     )(added)  # fmt: skip
     return device(added)
 
