@@ -13,8 +13,15 @@ ifeq ($(shell uname -m),x86_64)
 export CMAKE_ARGS ?= -DLLAVA_BUILD=OFF -DGGML_NATIVE=OFF -DGGML_AVX2=ON -DGGML_FMA=ON -DGGML_F16C=ON -DGGML_BMI2=ON
 endif
 
+# Tests that run kernels need Vulkan: Debian's own driver, then a newer one, which multiplies
+# cooperative matrices. There is none for macOS.
+ifeq ($(shell uname -s),Linux)
+DEVICES := --devices-must-run
+NEWER_LAVAPIPE = .ci/newer-lavapipe $(BIN)/python -m pytest tests/parity -m device $(DEVICES)
+endif
+
 .DEFAULT_GOAL := help
-.PHONY: help demo test setup check lint types unit parity format shaders bench golden wheel clean
+.PHONY: help demo test setup check lint types unit parity device format shaders bench golden wheel clean
 
 help: ## Print the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /	/' | expand -t 10
@@ -24,7 +31,8 @@ demo: $(DEMO)/.installed ## Set up, then run the whole pipeline on the bundled m
 
 test: setup lint types ## Set up with the oracles, then lint, types, contracts and all tests
 	$(BIN)/python tests/parity/fetch_vocabs.py
-	$(BIN)/pytest tests --oracles-must-run --every-error
+	$(BIN)/pytest tests --oracles-must-run $(DEVICES) --every-error
+	$(NEWER_LAVAPIPE)
 
 setup: $(VENV)/.installed ## The venv for working here: editable, tools and oracles
 
@@ -38,11 +46,14 @@ lint: ## ruff, and who may import whom
 types: ## mypy, strict
 	$(BIN)/mypy
 
-unit: ## The tests that need no oracle; under a minute
-	$(BIN)/pytest tests -n auto -m "not oracle and not slow and not shared"
+unit: ## The tests that need no oracle and no GPU; under a minute
+	$(BIN)/pytest tests -n auto -m "not oracle and not device and not slow and not shared"
 
 parity: ## The tests against llama.cpp, gguf-py, transformers and tokenizers
 	$(BIN)/pytest tests -m oracle
+
+device: ## The tests of kernels and of the host, on this machine's GPUs
+	$(BIN)/pytest tests/parity -m device
 
 format: ## Let ruff rewrite
 	$(BIN)/ruff check --fix .

@@ -4,10 +4,13 @@ A block type says how many weights a block holds and how many bytes it takes, so
 size a tensor; how the bits are laid out is the business of `formats`.
 """
 
+import mmap
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 from math import prod
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -93,11 +96,23 @@ class TensorInfo:
 
 
 @dataclass(frozen=True)
+class Place:
+    """Where a tensor's bytes begin: a file, and how many bytes of it come before."""
+
+    path: Path
+    start: int
+
+
+@dataclass(frozen=True)
 class Weight:
-    """A tensor of a model file with its bytes, a read-only view (rows, row bytes) of the file."""
+    """A tensor of a model file with its bytes, a read-only view (rows, row bytes) of the file.
+
+    Pickled, it is its place, if it has one: another process maps the file itself.
+    """
 
     info: TensorInfo
     data: Bytes
+    place: Place | None = None
 
     @property
     def name(self) -> str:
@@ -113,6 +128,23 @@ class Weight:
     def type(self) -> BlockType:
         """How the bytes are to be read."""
         return self.info.type
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Say how to make it again."""
+        if self.place is None:
+            return Weight, (self.info, self.data)
+        return _mapped_weight, (self.info, self.place)
+
+
+def _mapped_weight(info: TensorInfo, place: Place) -> Weight:
+    data = np.frombuffer(_mapping(place.path), np.uint8, info.nbytes, place.start)
+    return Weight(info, data.reshape(info.rows, -1), place)
+
+
+@cache
+def _mapping(path: Path) -> mmap.mmap:
+    with path.open("rb") as file:
+        return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
 
 
 class Weights(Mapping[str, Weight]):

@@ -6,6 +6,8 @@ traceback; nothing a user or a user's file does may end in one.
 """
 
 from collections.abc import Sequence
+from functools import partial
+from typing import Any
 
 
 class EdgequantError(Exception):
@@ -15,6 +17,10 @@ class EdgequantError(Exception):
         super().__init__(what)
         self.what = what
         self.hint = hint
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Say how to make it again: it may be raised in a process that works for this one."""
+        return partial(type(self), hint=self.hint), (self.what,)
 
     def __str__(self) -> str:
         return f"{self.what}\nHint: {self.hint}"

@@ -17,6 +17,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="fail if a test marked oracle or device was skipped (unless it is also marked shared)",
     )
     parser.addoption(
+        "--devices-must-run",
+        action="store_true",
+        help="fail if a test marked device was skipped, or Vulkan's validation layers are missing",
+    )
+    parser.addoption(
         "--every-error",
         action="store_true",
         help="fail if the package builds an error that no test met; for complete runs",

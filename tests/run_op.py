@@ -151,7 +151,7 @@ def run_op(
         context: that attention may see; by default past and bucket.
         capacity: of the cache; by default the context.
         cache: keys and values so far, (past, heads_kv, head_dim) each, for ops with a cache.
-        cache_type: F16 or Q8_0.
+        cache_type: F16, Q8_0 or F32.
         exact: see `Call`.
         limits: to choose kernels by, where other than the GPU's own.
         wants: see `Call`.

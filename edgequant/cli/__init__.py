@@ -26,6 +26,7 @@ COMMANDS = {
     "compare": "Measure what quantizing lost: KL divergence to a reference.",
     "bench": "Measure prefill and decode speed.",
     "inspect": "List what a model file or importance matrix holds.",
+    "devices": "List what can run models here, and try its kernels.",
 }
 
 

@@ -4,6 +4,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import click
 from rich import box
@@ -11,7 +12,9 @@ from rich.table import Table
 
 from edgequant.cli import options
 from edgequant.cli.words import size
+from edgequant.device import Choice
 from edgequant.stages.bench import Speed, measure_speed
+from edgequant.stages.profile import KernelTime, Profile, profile
 
 
 def _counts(_ctx: click.Context, param: click.Parameter, value: str) -> tuple[int, ...]:
@@ -40,7 +43,11 @@ def _counts(_ctx: click.Context, param: click.Parameter, value: str) -> tuple[in
     "-r", "--repetitions", type=click.IntRange(1, 1000), default=5, show_default=True,
     metavar="N", help="Timed runs of each test.",
 )  # fmt: skip
-@options.device
+@click.option(
+    "--profile", "profiled", is_flag=True,
+    help="Time each kernel of a step instead, beside what the GPU can read and multiply.",
+)  # fmt: skip
+@options.engine
 @options.shared
 def command(
     model: Path,
@@ -48,7 +55,8 @@ def command(
     gens: tuple[int, ...],
     depths: tuple[int, ...],
     repetitions: int,
-    device: str,
+    profiled: bool,
+    device: Choice,
     as_json: bool,
     quiet: bool,
 ) -> None:
@@ -58,20 +66,22 @@ def command(
     """
     if not any(prompts) and not any(gens):
         raise click.UsageError("Nothing to measure: -p and -n are 0.")
+    asked: dict[str, Any] = {
+        "prompts": prompts, "depths": depths, "repetitions": repetitions, "device": device,
+    }  # fmt: skip
+    reports: tuple[Profile, ...] | tuple[Speed, ...]
     with options.shown_progress(quiet) as progress:
-        speeds = measure_speed(
-            model,
-            prompts=prompts,
-            gens=gens,
-            depths=depths,
-            repetitions=repetitions,
-            device=device,
-            progress=progress,
-        )
+        if profiled:
+            reports = profile(model, **asked, progress=progress)
+            shown: list[Table | str] = [part for step in reports for part in _kernels(step)]
+        else:
+            reports = measure_speed(model, gens=gens, **asked, progress=progress)
+            shown = [_table(reports)]
     if as_json:
-        options.print_json([asdict(speed) for speed in speeds])
+        options.print_json([asdict(report) for report in reports])
     elif not quiet:
-        options.table_console().print(_table(speeds))
+        for part in shown:
+            options.table_console().print(part, soft_wrap=isinstance(part, str))
 
 
 def _table(speeds: Sequence[Speed]) -> Table:
@@ -94,3 +104,34 @@ def _table(speeds: Sequence[Speed]) -> Table:
             f"{speed.avg_ts:,.2f} ± {speed.stddev_ts:,.2f}",
         )
     return table
+
+
+def _kernels(step: Profile) -> tuple[str, Table]:
+    """Lay out one step, below a line with the ceilings."""
+    title = (
+        f"{step.test}: {1e3 * step.seconds:,.3f} ms on {step.device}, which reads "
+        f"{step.read_ceiling_gb_per_second:,.1f} GB/s and multiplies "
+        f"{step.multiply_ceiling_gflop_per_second:,.1f} GFLOP/s"
+    )
+    table = Table(box=box.MARKDOWN)
+    table.add_column("for")
+    table.add_column("kernel")
+    for name in ("calls", "ms", "share", "GB/s", "of read", "GFLOP/s", "of multiply"):
+        table.add_column(name, justify="right")
+    for kernel in step.kernels:
+        table.add_row(*_row(kernel))
+    return title, table
+
+
+def _row(kernel: KernelTime) -> tuple[str, ...]:
+    return (
+        kernel.label,
+        kernel.kernel,
+        str(kernel.calls),
+        f"{1e3 * kernel.seconds:,.3f}",
+        f"{kernel.share:.1%}",
+        f"{kernel.read_gb_per_second:,.1f}",
+        f"{kernel.read_share:.1%}",
+        f"{kernel.gflop_per_second:,.1f}",
+        f"{kernel.multiply_share:.1%}",
+    )

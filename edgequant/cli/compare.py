@@ -8,6 +8,7 @@ from rich.table import Table
 
 from edgequant.cli import options
 from edgequant.cli.words import count, size, visible
+from edgequant.device import Choice
 from edgequant.stages.compare import Comparison, compare
 
 
@@ -18,7 +19,7 @@ from edgequant.stages.compare import Comparison, compare
     type=options.path,
 )  # fmt: skip
 @options.scored_text
-@options.device
+@options.engine
 @options.shared
 def command(
     reference: Path,
@@ -26,7 +27,7 @@ def command(
     text: Path,
     context: int,
     chunks: int | None,
-    device: str,
+    device: Choice,
     as_json: bool,
     quiet: bool,
 ) -> None:

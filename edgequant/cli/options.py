@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from decimal import Decimal
+from functools import wraps
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -23,6 +24,7 @@ from rich.progress import (
 
 from edgequant import progress
 from edgequant.cli.words import size, visible
+from edgequant.device import Choice
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -66,8 +68,26 @@ device = click.option(
     default="auto",
     show_default=True,
     metavar="D",
-    help="auto, llama (llama:N for N threads) or cpu.",
+    help="auto, vulkan (vulkan:1 for the second GPU), llama (llama:N for N threads) or cpu.",
 )
+
+
+def engine(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add --device, --cache-type and --exact, which the command gets as one `Choice`, `device`."""
+
+    @wraps(command)
+    def choose(*args: Any, device: str, cache_type: str | None, exact: bool, **others: Any) -> Any:
+        return command(*args, device=Choice(device, cache_type, exact), **others)
+
+    added = click.option(
+        "--exact", is_flag=True,
+        help="Keep the inputs of linear layers in float32, where a GPU would round them.",
+    )(choose)  # fmt: skip
+    added = click.option(
+        "--cache-type", type=click.Choice(("f16", "q8_0", "f32")), metavar="T",
+        help="Of the KV cache on a GPU: f16, q8_0 for half the memory, or f32; left out, f16.",
+    )(added)  # fmt: skip
+    return device(added)
 
 
 def scored_text(command: F) -> F:

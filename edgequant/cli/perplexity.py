@@ -7,20 +7,21 @@ import click
 
 from edgequant.cli import options
 from edgequant.cli.words import count
+from edgequant.device import Choice
 from edgequant.stages.perplexity import measure_perplexity
 
 
 @click.command("perplexity")
 @click.argument("model", metavar="MODEL.gguf", type=options.path)
 @options.scored_text
-@options.device
+@options.engine
 @options.shared
 def command(
     model: Path,
     text: Path,
     context: int,
     chunks: int | None,
-    device: str,
+    device: Choice,
     as_json: bool,
     quiet: bool,
 ) -> None:

@@ -57,7 +57,7 @@ _WORST = 5  # tensors shown
 )  # fmt: skip
 @click.option(
     "--threads", type=click.IntRange(min=1), metavar="N",
-    help="Threads; left out, one a processor.",
+    help="Processors to use; left out, all that it may.",
 )  # fmt: skip
 @click.option("--strict", is_flag=True, help="Fail where rows do not fit the format of the type.")
 @click.option(

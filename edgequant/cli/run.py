@@ -10,6 +10,7 @@ import click
 
 from edgequant.cli import options
 from edgequant.cli.words import count, size
+from edgequant.device import Choice
 from edgequant.device.protocol import Sampling
 from edgequant.stages.generate import Generation, generate
 from edgequant.stages.text import decode
@@ -65,7 +66,7 @@ def _finite(_ctx: click.Context, param: click.Parameter, value: float) -> float:
     "--ctx", "context", type=click.IntRange(min=1), metavar="N",
     help="Tokens of prompt and text; left out, the model's context, 4096 at most.",
 )  # fmt: skip
-@options.device
+@options.engine
 @options.shared
 def command(
     model: Path,
@@ -79,7 +80,7 @@ def command(
     repeat_penalty: float,
     seed: int | None,
     context: int | None,
-    device: str,
+    device: Choice,
     as_json: bool,
     quiet: bool,
 ) -> None:

@@ -12,7 +12,7 @@ from math import prod
 import numpy as np
 
 from edgequant.blocks import Weights
-from edgequant.device import Entry
+from edgequant.device import Choice, Entry
 from edgequant.device.memory import available_bytes
 from edgequant.device.protocol import Sums, Tokens
 from edgequant.errors import DeviceError
@@ -179,7 +179,7 @@ def _threads() -> int:
     return os.cpu_count() or 1
 
 
-def _open(index: str) -> CpuDevice:
+def _open(index: str, _choice: Choice) -> CpuDevice:
     if index not in ("", "0"):
         raise DeviceError(f"cpu:{index}: there is only one CPU device.", hint="use --device cpu.")
     return CpuDevice()

@@ -7,22 +7,34 @@ graphs, launches and the verbs of a `Gpu`; no model, no text and no API.
 
 import secrets
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 import numpy as np
 
 from edgequant.blocks import BLOCK_TYPES, BlockType, Floats, Weights
 from edgequant.device import purposes
 from edgequant.device.buckets import Bucket, batches, context_of, cut, smallest
-from edgequant.device.protocol import Gpu, Place, Sampling, Sums, Ticket, Tokens
+from edgequant.device.ceilings import measure_ceilings
+from edgequant.device.protocol import (
+    Ceilings,
+    Gpu,
+    Place,
+    Sampling,
+    Sums,
+    Ticket,
+    Timing,
+    Tokens,
+)
 from edgequant.device.recorder import Purpose, Recorded, Recorder, plan_bucket
 from edgequant.device.resident import Resident, settle
 from edgequant.device.step import STEP
+from edgequant.device.timings import tell
 from edgequant.errors import DeviceError, UnsupportedError
 from edgequant.graph import Graph
 from edgequant.graph.fuse import fuse
 from edgequant.graph.kernels.sample import NOT_FINITE, RING
 from edgequant.graph.launch import Call, Kind
+from edgequant.graph.ops.linear import Linear
 from edgequant.graph.plan import Plan
 
 AHEAD = 3  # steps in flight while tokens are generated: the host may be late by two of them
@@ -30,7 +42,7 @@ LOGITS_BYTES = 64 << 20  # of a step at most; more rows take more steps
 
 
 class GpuProgram:
-    """A graph with its weights on a GPU; `Program`, `Observer` and `Generator`."""
+    """A graph with its weights on a GPU; all that `protocol.py` has of programs."""
 
     def __init__(
         self,
@@ -145,6 +157,21 @@ class GpuProgram:
             for ticket in flying:
                 self._gpu.wait(ticket)
 
+    def profile(self, tokens: Tokens, past: int) -> Sequence[Timing]:
+        """Feed tokens of one step and time each kernel; see `Profiler`."""
+        ids = self._checked(tokens, past, 1)
+        self._write(ids, past, 1)
+        seen = past + len(ids)
+        bucket = Bucket(smallest(len(ids), self._batches), 1, context_of(seen, self.context))
+        recorded = self._recorder.record(self._run, bucket, timed=True)
+        seconds = self._gpu.wait(self._gpu.submit(recorded.recording))
+        return tell(recorded, seconds, self._weights, len(ids), seen / self.context)
+
+    def ceilings(self) -> Ceilings:
+        """Measure the GPU on the largest matrix; see `Profiler`."""
+        largest = max(self._places.weights.values(), key=lambda span: span.nbytes)
+        return measure_ceilings(self._gpu, largest, self._sums)
+
     def close(self) -> None:
         """Give its memory back."""
         self._recorder.close()
@@ -152,12 +179,13 @@ class GpuProgram:
 
     def _plan_largest(self, call: Call, types: Mapping[str, BlockType]) -> list[Plan]:
         """Plan the largest recordings of each batch size, from which follows the arena."""
-        plans = [plan_bucket(self._generate, Bucket(1, 1, self.context), call, types)]
-        for size in self._batches:
-            rows = min(size, self._rows[-1])
-            for purpose, count in ((self._run, rows), (self._observe, size)):
-                plans.append(plan_bucket(purpose, Bucket(size, count, self.context), call, types))
-        return plans
+        largest = self._batches[-1]
+        wanted = [(self._generate, 1, 1), (self._observe, largest, largest)]
+        wanted += [(self._run, size, min(size, self._rows[-1])) for size in self._batches]
+        return [
+            plan_bucket(purpose, Bucket(tokens, rows, self.context), call, types)
+            for purpose, tokens, rows in wanted
+        ]
 
     def _checked(self, tokens: Tokens, past: int, rows: int) -> Tokens:
         count = len(tokens)
@@ -208,25 +236,38 @@ class GpuDevice:
         gpu: open; it stays so.
         cache: "f16" or "q8_0".
         exact: keep activations in float32 where the GPU could round them to int8.
+        ensure: called with the block formats of a model's linear layers before it is loaded; raises
+            DeviceError where the GPU cannot be trusted with one.
     """
 
     threads = 0
 
-    def __init__(self, name: str, gpu: Gpu, *, cache: str = "f16", exact: bool = False) -> None:
+    def __init__(
+        self,
+        name: str,
+        gpu: Gpu,
+        *,
+        cache: str = "f16",
+        exact: bool = False,
+        ensure: Callable[[Collection[str]], None] = lambda _: None,
+    ) -> None:
         self.name = name
         self.description = gpu.description
         self.cache = cache
         self.activations = _activations(gpu, exact=exact)
         self._gpu = gpu
         self._exact = exact
+        self._ensure = ensure
 
     def load(self, graph: Graph, weights: Weights, *, context: int) -> GpuProgram:
         """Make a program.
 
         Raises:
             DeviceError: not enough memory, with the sizes; or a weight whose format or size no
-                kernel has, with its name.
+                kernel has, with its name; or kernels that compute something else.
         """
+        linears = (node for node in graph.nodes if isinstance(node.op, Linear))
+        self._ensure({weights[name].type.name for node in linears for name in node.weights})
         try:
             return GpuProgram(
                 self._gpu,

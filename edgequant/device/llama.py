@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from edgequant.blocks import Floats, Weights
-from edgequant.device import Entry
+from edgequant.device import Choice, Entry
 from edgequant.device.memory import available_bytes
 from edgequant.device.protocol import Program, Tokens
 from edgequant.errors import DeviceError
@@ -246,7 +246,7 @@ class LlamaDevice:
         return program
 
 
-def _open(index: str) -> LlamaDevice:
+def _open(index: str, _choice: Choice) -> LlamaDevice:
     """Open the device; "llama:3" computes with 3 threads, "llama" with one a physical core."""
     if not index:
         return LlamaDevice(_physical_cores())
@@ -258,4 +258,4 @@ def _open(index: str) -> LlamaDevice:
     return LlamaDevice(int(index))
 
 
-DEVICE = Entry(name="llama", rank=50, missing=_missing, open=_open)
+DEVICE = Entry(name="llama", rank=50, missing=_missing, open=_open, exact=False)

@@ -96,6 +96,50 @@ class Generator(Program, Protocol):
         ...
 
 
+@dataclass(frozen=True)
+class Timing:
+    """What one kernel of a step took.
+
+    Attributes:
+        label: of the weight or op it is for, such as "ffn_down".
+        kernel: its name.
+        seconds: from the end of the one before, barriers included.
+        nbytes: it reads.
+        operations: products and sums with weights; 0 for other kernels.
+    """
+
+    label: str
+    kernel: str
+    seconds: float
+    nbytes: int
+    operations: int
+
+
+@dataclass(frozen=True)
+class Ceilings:
+    """How fast a device was seen to be: bytes read and operations, per second."""
+
+    read: float
+    multiply: float
+
+
+@runtime_checkable
+class Profiler(Program, Protocol):
+    """A program that can time its kernels."""
+
+    def profile(self, tokens: Tokens, past: int) -> Sequence[Timing]:
+        """Feed tokens of one step, compute the last one's logits, and time each kernel.
+
+        Raises:
+            DeviceError: the device has no clock.
+        """
+        ...
+
+    def ceilings(self) -> Ceilings:
+        """Measure the device; takes a fraction of a second."""
+        ...
+
+
 class Device(Protocol):
     """Where graphs run.
 

@@ -57,9 +57,10 @@ class Places:
 
 @dataclass(frozen=True)
 class Recorded:
-    """A recording, its dispatches, and where the last task leaves its output."""
+    """A recording, what was planned and bound for it, and where the last task leaves its output."""
 
     recording: Recording
+    launches: tuple[Placed, ...]
     dispatches: tuple[Dispatch, ...]
     output: Span | None
 
@@ -108,6 +109,7 @@ class Recorder:
         output = planned.values.get(purpose.tasks[-1].output.number)
         return Recorded(
             self._gpu.record(dispatches, timed=timed),
+            planned.launches,
             dispatches,
             None if output is None else _within(arena, output),
         )

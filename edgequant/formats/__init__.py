@@ -10,7 +10,24 @@ ggml's encoders, and over ggml's own searches because it loses less (tests/parit
 have the figures). Formats know nothing of files, tensor names or models.
 """
 
-from edgequant.formats.format import QuantFormat, dequantize, find, names, quantize, register
+from edgequant.formats.format import (
+    Encoder,
+    QuantFormat,
+    dequantize,
+    find,
+    names,
+    quantize,
+    register,
+)
 from edgequant.formats.search import Effort
 
-__all__ = ["Effort", "QuantFormat", "dequantize", "find", "names", "quantize", "register"]
+__all__ = [
+    "Effort",
+    "Encoder",
+    "QuantFormat",
+    "dequantize",
+    "find",
+    "names",
+    "quantize",
+    "register",
+]

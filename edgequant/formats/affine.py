@@ -7,7 +7,14 @@ levels are all alike the system is singular and one number alone is fitted.
 import numpy as np
 
 from edgequant.blocks import Floats
-from edgequant.formats.search import NORMAL, Search, blend, inverse, inverse_of_difference
+from edgequant.formats.search import (
+    NORMAL,
+    Search,
+    blend,
+    first_largest,
+    inverse,
+    inverse_of_difference,
+)
 
 
 class AffineFit:
@@ -32,7 +39,6 @@ class AffineFit:
         self.sum_w = np.add.reduce(w, 0)
         self.sum_wx = np.add.reduce(self.wx, 0)
         self.levels = np.empty_like(x)
-        self._scratch = np.empty_like(x)
 
     def assign(self, scale: Floats, minimum: Floats) -> None:
         """Put the levels nearest under s and m, both (n,), into `levels`."""
@@ -41,12 +47,11 @@ class AffineFit:
         np.rint(levels, out=levels)
         np.clip(levels, np.float32(0), np.float32(self.top), out=levels)
 
-    def sums(self) -> Floats:
-        """Return P, Q and R of `levels`, (3, n)."""
-        sums = np.empty((3, self.x.shape[1]), np.float32)
-        weighted = np.multiply(self.w, self.levels, out=self._scratch)
-        np.add.reduce(weighted, 0, out=sums[0])
-        np.einsum("kn,kn->n", weighted, self.levels, out=sums[1])
+    def sums(self, out: Floats | None = None) -> Floats:
+        """Return P, Q and R of `levels`, (3, n), in `out` if that is given."""
+        sums = np.empty((3, self.x.shape[1]), np.float32) if out is None else out
+        np.einsum("kn,kn->n", self.w, self.levels, out=sums[0])
+        np.einsum("kn,kn,kn->n", self.w, self.levels, self.levels, out=sums[1])
         np.einsum("kn,kn->n", self.wx, self.levels, out=sums[2])
         return sums
 
@@ -67,7 +72,7 @@ class AffineFit:
         return scale, minimum, scale * r - minimum * b
 
     def gain(self, sums: Floats) -> Floats:
-        """Return the gain, (n,), as `solve`, but 0 for blocks whose levels are all alike.
+        """Return the gain, (…, n), as `solve`, for sums (3, …, n), but 0 if levels are all alike.
 
         All trials are alike for those.
         """
@@ -94,19 +99,18 @@ class AffineFit:
         unit = self.x - lowest
         widest: Floats = np.maximum.reduce(unit, 0)
         unit *= inverse(widest)
-        best = np.zeros((3, len(widest)), np.float32)
-        most = np.full(len(widest), -np.inf, np.float32)
-        for start in search.starts:
-            levels = np.multiply(unit, np.float32(start.span), out=self.levels)
-            levels += np.float32(start.shift)
+        trials = np.empty((3, len(search.starts), len(widest)), np.float32)
+        stretched, span = np.empty_like(unit), None
+        for number, start in enumerate(search.starts):
+            if start.span != span:
+                span = start.span
+                np.multiply(unit, np.float32(span), out=stretched)
+            levels = np.add(stretched, np.float32(start.shift), out=self.levels)
             np.rint(levels, out=levels)
             if start.span + start.shift > self.top + 0.5:  # u is 0..1, and no shift is below -1/2
-                np.minimum(levels, np.float32(self.top), out=levels)
-            sums = self.sums()
-            gain = self.gain(sums)
-            better = gain > most
-            blend(best, sums, better)
-            blend(most, gain, better)
+                np.clip(levels, np.float32(0), np.float32(self.top), out=levels)
+            self.sums(trials[:, number])
+        best = trials.reshape(3, -1).take(first_largest(self.gain(trials)), axis=1)
         scale, minimum, gain = self.solve(best)
         for _ in range(search.rounds):
             self.assign(scale, minimum)

@@ -1,9 +1,8 @@
 """What a block format is, the registry of them, and the verbs on whole rows.
 
 Rows come as (rows, columns) float32; a format's own functions see blocks. Both verbs cut the rows
-into pieces that stay in a core's cache, hold no state, and leave NumPy free to release the GIL, so
-callers may run them on row chunks in threads. It does not know tensors, files, or which format is
-good for what.
+into pieces that stay in a core's cache, and hold no state, so callers may run them on row chunks in
+processes, or in threads. It does not know tensors, files, or which format is good for what.
 """
 
 import importlib
@@ -24,7 +23,7 @@ Blocks = NDArray[Any]
 Encode = Callable[[Floats, Floats | None, Effort], Blocks]
 Decode = Callable[[Blocks, Floats], None]
 
-ENCODE_WEIGHTS = 1 << 16  # a search holds about eight float32 arrays of this size at once
+ENCODE_WEIGHTS = 3 << 15  # a search holds six to sixteen float32 arrays of this size at once
 UNSEEN = 1e-4  # share of the mean importance that a column never reached is given
 DECODE_WEIGHTS = 1 << 16  # 256 KiB of float32, written and scaled while still in cache
 
@@ -97,6 +96,53 @@ def find(name: str) -> QuantFormat:
     return fmt
 
 
+class Encoder:
+    """A format, an importance and an effort: encodes rows that share them.
+
+    Args:
+        fmt: the format; its blocks must divide the row length.
+        importance: (columns,) float32, mean squared activation of each column, finite, >= 0.
+        effort: how hard to look for the least error.
+
+    Raises:
+        UnsupportedError: the format can only be decoded; the hint lists those that can be encoded.
+    """
+
+    def __init__(
+        self, fmt: QuantFormat, importance: Floats | None = None, effort: Effort = Effort.DEFAULT
+    ) -> None:
+        if fmt.encode is None:
+            raise UnsupportedError(
+                f"{fmt.name}: edgequant reads this block format and cannot write it.",
+                hint=f"use one of {', '.join(names())}.",
+            )
+        self._type, self._encode, self._effort = fmt.type, fmt.encode, effort
+        self._importance = None
+        if importance is not None:
+            self._importance = _balance(importance.reshape(-1, fmt.type.weights))
+
+    def encode(self, rows: Floats) -> Bytes:
+        """Encode rows: (rows, columns) float32, finite -> (rows, row bytes) uint8.
+
+        The bytes of a row depend on that row and the importance alone. What a format cannot hold (a
+        scale above float16's 65504) is held at its largest value: finite in, finite out.
+        """
+        count, columns = rows.shape
+        row_nbytes, weights = self._type.row_nbytes(columns), self._type.weights
+        encoded = np.empty((count, row_nbytes), np.uint8)
+        step = max(1, ENCODE_WEIGHTS // max(1, columns))
+        for start in range(0, count, step):
+            piece = np.ascontiguousarray(rows[start : start + step], np.float32)
+            if piece.size == weights:  # NumPy adds up a lone block in another order
+                piece = np.repeat(piece, 2, axis=0)
+            blocks = piece.reshape(-1, columns // weights, weights)
+            done = self._encode(blocks, self._importance, self._effort)
+            encoded[start : start + step] = done.view(np.uint8).reshape(-1, row_nbytes)[
+                : count - start
+            ]
+        return encoded
+
+
 def quantize(
     fmt: QuantFormat,
     rows: Floats,
@@ -104,39 +150,8 @@ def quantize(
     *,
     effort: Effort = Effort.DEFAULT,
 ) -> Bytes:
-    """Encode rows. The bytes of a row depend on that row and the importance alone.
-
-    Args:
-        fmt: the format; its blocks must divide the row length.
-        rows: (rows, columns) float32, finite. What a format cannot hold (a scale above float16's
-            65504) is held at its largest value: finite in, finite out.
-        importance: (columns,) float32, mean squared activation of each column, finite, >= 0.
-        effort: how hard to look for the least error.
-
-    Returns:
-        (rows, row bytes) uint8.
-
-    Raises:
-        UnsupportedError: the format can only be decoded; the hint lists those that can be encoded.
-    """
-    if fmt.encode is None:
-        raise UnsupportedError(
-            f"{fmt.name}: edgequant reads this block format and cannot write it.",
-            hint=f"use one of {', '.join(names())}.",
-        )
-    count, columns = rows.shape
-    row_nbytes = fmt.type.row_nbytes(columns)
-    blocks = columns // fmt.type.weights
-    weighing = None if importance is None else _balance(importance.reshape(blocks, -1))
-    encoded = np.empty((count, row_nbytes), np.uint8)
-    step = max(1, ENCODE_WEIGHTS // max(1, columns))
-    for start in range(0, count, step):
-        piece = np.ascontiguousarray(rows[start : start + step], np.float32)
-        if piece.size == fmt.type.weights:  # NumPy adds up a lone block in another order
-            piece = np.repeat(piece, 2, axis=0)
-        done = fmt.encode(piece.reshape(-1, blocks, fmt.type.weights), weighing, effort)
-        encoded[start : start + step] = done.view(np.uint8).reshape(-1, row_nbytes)[: count - start]
-    return encoded
+    """Encode rows as an `Encoder` does: (rows, columns) float32 -> (rows, row bytes) uint8."""
+    return Encoder(fmt, importance, effort).encode(rows)
 
 
 def _balance(importance: Floats) -> Floats:

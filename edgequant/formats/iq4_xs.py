@@ -45,7 +45,7 @@ def encode(weights: Floats, importance: Floats | None, effort: Effort) -> Blocks
     x = turn(weights.reshape(-1, 32), LARGEST)
     fit = SymmetricFit(x, by_superblock(x, importance, len(weights), 8, factor=2), CODEBOOK)
     search = SEARCHES[effort]
-    codes = signed_codes(fit, fit.search(search), CODES, sweeps=search.sweeps)
+    codes = signed_codes(fit, fit.nearest(fit.search(search)), CODES, sweeps=search.sweeps)
     quants = np.ascontiguousarray(CODEBOOK.codes(fit.levels).T)
     scales = (codes.scales - CODES.low).astype(np.uint8)
     blocks = np.empty(weights.shape[:2], BLOCK)

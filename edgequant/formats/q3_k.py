@@ -45,7 +45,7 @@ def encode(weights: Floats, importance: Floats | None, effort: Effort) -> Blocks
     x = turn(weights.reshape(-1, 16), LARGEST)
     fit = SymmetricFit(x, by_superblock(x, importance, len(weights), 16, factor=3), LEVELS)
     search = SEARCHES[effort]
-    codes = signed_codes(fit, fit.search(search), CODES, sweeps=search.sweeps)
+    codes = signed_codes(fit, fit.nearest(fit.search(search)), CODES, sweeps=search.sweeps)
     fit.levels -= LEVELS.low
     quants = turn_back(fit.levels).reshape(-1, 8, 32)
     blocks = np.empty(weights.shape[:2], BLOCK)

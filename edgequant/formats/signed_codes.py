@@ -49,91 +49,105 @@ class SignedRange:
 
 
 def signed_codes(
-    fit: SymmetricFit, scale: Floats, codes: SignedRange, *, sweeps: int
+    fit: SymmetricFit, sums: Floats, codes: SignedRange, *, sweeps: int
 ) -> SignedCodes:
-    """Choose codes near s, (n x each,); leaves `fit.levels` nearest under them."""
-    state = _Signed(fit, codes, scale)
-    for _ in range(sweeps):
-        state.refit()
-        for step in MOVES:
-            state.move(step)
-    state.assign()
-    return SignedCodes(state.d, state.codes.reshape(-1, codes.each))
+    """Choose codes near R / Q of `sums`, (2, n x each); leaves `fit.levels` nearest under them."""
+    d, chosen = _grid(sums, codes)
+    if sweeps:
+        state = _Signed(fit, codes, d, chosen)
+        for _ in range(sweeps):
+            state.refit()
+            for step in MOVES:
+                state.move(step)
+        d, chosen = state.d, state.codes
+    fit.assign(chosen * np.repeat(d, codes.each))
+    return SignedCodes(d, chosen.reshape(-1, codes.each))
+
+
+def _grid(sums: Floats, codes: SignedRange) -> tuple[Floats, Floats]:
+    """Return d (n,) and codes (n x each,) by step 1."""
+    q, r = (np.ascontiguousarray(part.reshape(-1, codes.each).T) for part in sums)
+    ideal = r * inverse(q)
+    at = np.abs(ideal).argmax(0)
+    largest = np.take_along_axis(ideal, at[None], 0)[0]
+    d, chosen, least = _aim(codes, codes.aims[0], largest, ideal, q)
+    for aim in codes.aims[1:]:
+        other_d, other, lost = _aim(codes, aim, largest, ideal, q)
+        better = lost < least
+        blend(d, other_d, better)
+        blend(chosen, other, np.broadcast_to(better, chosen.shape))
+        blend(least, lost, better)
+    return d, chosen.T.reshape(-1)
+
+
+def _aim(
+    codes: SignedRange, aim: float, largest: Floats, ideal: Floats, q: Floats
+) -> tuple[Floats, Floats, Floats]:
+    """Return d (n,), codes (each, n) and the sum of Q (s - R / Q)², (n,), at one aim."""
+    d = to_half(largest / np.float32(aim))
+    chosen = ideal * inverse(d)
+    np.rint(chosen, out=chosen)
+    np.clip(chosen, np.float32(codes.low), np.float32(codes.high), out=chosen)
+    missed = chosen * d
+    missed -= ideal
+    lost: Floats = np.einsum("en,en,en->n", q, missed, missed)
+    return d, chosen, lost
 
 
 class _Signed:
-    """Codes and d on their way down, with the true error of each sub-block."""
+    """Codes and d on their way down, with the true error of each sub-block.
 
-    def __init__(self, fit: SymmetricFit, codes: SignedRange, scale: Floats) -> None:
+    What belongs to a sub-block is one array, (4, n x each), so that one `blend` keeps all of a
+    trial: its code, the error, short of sum w x², and Q and R.
+    """
+
+    def __init__(self, fit: SymmetricFit, codes: SignedRange, d: Floats, chosen: Floats) -> None:
         self.fit, self.each = fit, codes.each
         self.low, self.high = np.float32(codes.low), np.float32(codes.high)
-        fit.assign(scale)
-        self.sums = fit.sums()
-        self.d, self.codes = self._grid(codes.aims)
+        self.state = self._room()
+        self.d, self.state[0] = d, chosen
         self._d = np.repeat(self.d, self.each)
-        self.error, self.sums = self._try(self.codes, self._d)
+        self._try(self.state, self._d)
 
-    def _grid(self, aims: tuple[float, ...]) -> tuple[Floats, Floats]:
-        """Return d (n,) and codes (n x each,) by step 1."""
-        q, r = (np.ascontiguousarray(part.reshape(-1, self.each).T) for part in self.sums)
-        ideal = r * inverse(q)
-        at = np.abs(ideal).argmax(0)
-        largest = np.take_along_axis(ideal, at[None], 0)[0]
-        d, codes, least = self._codes(largest, aims[0], ideal, q)
-        for aim in aims[1:]:
-            other_d, other_codes, lost = self._codes(largest, aim, ideal, q)
-            better = lost < least
-            blend(d, other_d, better)
-            blend(codes, other_codes, np.broadcast_to(better, codes.shape))
-            blend(least, lost, better)
-        return d, codes.T.reshape(-1)
+    @property
+    def codes(self) -> Floats:
+        """Of the scales, (n x each,)."""
+        codes: Floats = self.state[0]
+        return codes
 
-    def _codes(
-        self, largest: Floats, aim: float, ideal: Floats, q: Floats
-    ) -> tuple[Floats, Floats, Floats]:
-        """Return d (n,), codes (each, n) and the sum of Q (s - R / Q)², (n,), at one aim."""
-        d = to_half(largest / np.float32(aim))
-        codes = ideal * inverse(d)
-        np.rint(codes, out=codes)
-        np.clip(codes, self.low, self.high, out=codes)
-        missed = codes * d
-        missed -= ideal
-        lost: Floats = np.einsum("en,en,en->n", q, missed, missed)
-        return d, codes, lost
+    def _room(self) -> Floats:
+        return np.empty((4, self.fit.x.shape[1]), np.float32)
 
-    def assign(self) -> None:
-        """Put the levels of the codes kept into `fit.levels`."""
-        self.fit.assign(self.codes * self._d)
-
-    def _try(self, codes: Floats, d: Floats) -> tuple[Floats, Floats]:
-        """Return the error, short of sum w x², and the sums, levels reassigned."""
-        s = codes * d
+    def _try(self, trial: Floats, d: Floats) -> None:
+        """Fill in the error and the sums of a trial's codes, levels reassigned."""
+        s = trial[0] * d
         self.fit.assign(s)
-        sums = self.fit.sums()
-        return s * (s * sums[0] - 2 * sums[1]), sums
+        q, r = self.fit.sums(trial[2:])
+        np.multiply(s, s * q - 2 * r, out=trial[1])
 
     def refit(self) -> None:
         """Refit d of every superblock; keep it where the error falls."""
-        q, r = self.sums
-        d = to_half(self._total(self.codes * r) * inverse(self._total(self.codes * self.codes * q)))
+        codes, before, q, r = self.state
+        xx, cx = self._total(np.stack([codes * codes * q, codes * r]))
+        d = to_half(cx * inverse(xx))
         wide = np.repeat(d, self.each)
-        error, sums = self._try(self.codes, wide)
-        better = self._total(error) < self._total(self.error)
-        blend(self.d, d, better)
+        trial = self._room()
+        trial[0] = codes
+        self._try(trial, wide)
+        better = self._total(trial[1]) < self._total(before)
         each_better = np.repeat(better, self.each)
+        blend(self.d, d, better)
         blend(self._d, wide, each_better)
-        blend(self.error, error, each_better)
-        blend(self.sums, sums, each_better)
+        blend(self.state, trial, each_better)
 
     def move(self, step: int) -> None:
         """Move every code by `step`."""
-        codes = np.clip(self.codes + np.float32(step), self.low, self.high)
-        error, sums = self._try(codes, self._d)
-        better = error < self.error
-        blend(self.codes, codes, better)
-        blend(self.error, error, better)
-        blend(self.sums, sums, better)
+        trial = self._room()
+        np.clip(self.codes + np.float32(step), self.low, self.high, out=trial[0])
+        self._try(trial, self._d)
+        blend(self.state, trial, trial[1] < self.state[1])
 
     def _total(self, values: Floats) -> Floats:
-        total: Floats = values.reshape(-1, self.each).sum(1)
+        """Sum over superblocks: (…, n x each) -> (…, n)."""
+        total: Floats = values.reshape(*values.shape[:-1], -1, self.each).sum(-1)
         return total

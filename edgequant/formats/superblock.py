@@ -26,13 +26,13 @@ from dataclasses import dataclass
 from functools import reduce
 
 import numpy as np
-from numpy.typing import NDArray
 
 from edgequant.blocks import Floats
 from edgequant.formats.affine import AffineFit
 from edgequant.formats.search import blend, inverse, inverse_of_difference, to_half
 
 MOVES = (1, -1)
+TRIALS = 1 << 15  # errors of sub-blocks that are computed at once: 128 KiB, a few such arrays
 
 
 @dataclass(frozen=True)
@@ -97,8 +97,9 @@ def _grid(
     sums = _across(np.stack([fit.sum_w, fit.sum_wx, *fit.sums()]), each)
     aims = np.array(codes.aims, np.float32)[:, None]
     d_tried, dmin_tried = to_half(s.max(0) / aims), to_half(m.max(0) / aims)  # (aims, n)
-    total = [_least_error(sums, s, d, dmin_tried[:, None], highest).sum(1) for d in d_tried]
-    best = np.concatenate(total).argmin(0)  # of (aims x aims, n)
+    groups = np.array_split(d_tried[:, None, None], -(-s.size * len(aims) ** 2 // TRIALS))
+    total = [_least_error(sums, s, d, dmin_tried[:, None], highest).sum(2) for d in groups]
+    best = np.concatenate(total).reshape(len(aims) ** 2, -1).argmin(0)
     everyone = np.arange(len(best))
     d = d_tried[best // len(aims), everyone]
     dmin = dmin_tried[best % len(aims), everyone]
@@ -152,76 +153,86 @@ def _least_error(
 
 
 class _Affine:
-    """Codes, d and dmin on their way down, with the true error of each sub-block."""
+    """Codes, d and dmin on their way down, with the true error of each sub-block.
+
+    What belongs to a sub-block is one array, (6, n x each), so that one `blend` keeps all of a
+    trial: the codes of scale and min, the error, short of sum w x², and P, Q and R.
+    """
 
     def __init__(
         self, fit: AffineFit, codes: CodeRange, d: Floats, dmin: Floats, chosen: Floats
     ) -> None:
         self.fit, self.each, self.highest = fit, codes.each, np.float32(codes.highest)
-        self.d, self.dmin, self.codes = d, dmin, chosen
+        self._per_w = inverse(fit.sum_w)
+        self.d, self.dmin = d, dmin
         self._spread()
-        self.error, self.sums = self._try(chosen, self._d, self._dmin)
+        self.state = self._room()
+        self.state[:2] = chosen
+        self._try(self.state, self._d, self._dmin)
+
+    @property
+    def codes(self) -> Floats:
+        """Of scale and min, (2, n x each)."""
+        return self.state[:2]
+
+    def _room(self) -> Floats:
+        return np.empty((6, len(self._d)), np.float32)
 
     def _spread(self) -> None:
         self._d, self._dmin = np.repeat(self.d, self.each), np.repeat(self.dmin, self.each)
+        self._per_dmin = inverse(self._dmin)
 
     def assign(self) -> None:
         """Put the levels of the codes kept into `fit.levels`."""
-        self.fit.assign(self.codes[0] * self._d, self.codes[1] * self._dmin)
+        self.fit.assign(self.state[0] * self._d, self.state[1] * self._dmin)
 
-    def _try(self, codes: Floats, d: Floats, dmin: Floats) -> tuple[Floats, Floats]:
-        """Return the error, short of sum w x², and the sums, levels reassigned."""
+    def _try(self, trial: Floats, d: Floats, dmin: Floats) -> None:
+        """Fill in the error and the sums of a trial's codes, levels reassigned."""
         fit = self.fit
-        s, m = codes[0] * d, codes[1] * dmin
+        s, m = trial[0] * d, trial[1] * dmin
         fit.assign(s, m)
-        sums = fit.sums()
-        p, q, r = sums
-        error = s * (s * q - 2 * r)
+        p, q, r = fit.sums(trial[3:])
+        error = np.multiply(s, s * q - 2 * r, out=trial[2])
         error += m * (m * fit.sum_w + 2 * (fit.sum_wx - s * p))
-        return error, sums
 
     def refit(self) -> None:
         """Refit d and dmin of every superblock; keep them where the error falls."""
-        c, e = self.codes
-        p, q, r = self.sums
+        c, e, before, p, q, r = self.state
         terms = (c * c * q, e * e * self.fit.sum_w, c * e * p, c * r, e * self.fit.sum_wx)
-        cc, ee, ce, cx, ex = (self._total(term) for term in terms)
+        cc, ee, ce, cx, ex = self._total(np.stack(terms))
         over = inverse_of_difference(cc * ee, ce * ce)
         dmin = np.maximum((ce * cx - cc * ex) * over, 0)
         d = np.where(dmin > 0, (cx * ee - ce * ex) * over, cx * inverse(cc))
         d, dmin = to_half(np.maximum(d, 0)), to_half(dmin)
-        error, sums = self._try(self.codes, np.repeat(d, self.each), np.repeat(dmin, self.each))
-        better = self._total(error) < self._total(self.error)
+        trial = self._room()
+        trial[:2] = self.codes
+        self._try(trial, np.repeat(d, self.each), np.repeat(dmin, self.each))
+        better = self._total(trial[2]) < self._total(before)
         blend(self.d, d, better)
         blend(self.dmin, dmin, better)
         self._spread()
-        self._keep(np.repeat(better, self.each), self.codes, error, sums)
+        blend(self.state, trial, np.repeat(better, self.each))
 
     def move_scale(self, step: int) -> None:
         """Move every scale code by `step`, with the min code that suits the levels it has."""
-        fit = self.fit
-        moved = np.empty_like(self.codes)
-        np.clip(self.codes[0] + np.float32(step), 0, self.highest, out=moved[0])
-        ideal = (moved[0] * self._d * self.sums[0] - fit.sum_wx) * inverse(fit.sum_w)
-        np.clip(np.rint(ideal * inverse(self._dmin)), 0, self.highest, out=moved[1])
-        self._move(moved)
+        trial = self._room()
+        np.clip(self.state[0] + np.float32(step), 0, self.highest, out=trial[0])
+        ideal = (trial[0] * self._d * self.state[3] - self.fit.sum_wx) * self._per_w
+        np.clip(np.rint(ideal * self._per_dmin), 0, self.highest, out=trial[1])
+        self._move(trial)
 
     def move_min(self, step: int) -> None:
         """Move every min code by `step`."""
-        moved = self.codes.copy()
-        moved[1] += np.float32(step)
-        np.clip(moved[1], 0, self.highest, out=moved[1])
-        self._move(moved)
+        trial = self._room()
+        trial[0] = self.state[0]
+        np.clip(self.state[1] + np.float32(step), 0, self.highest, out=trial[1])
+        self._move(trial)
 
-    def _move(self, codes: Floats) -> None:
-        error, sums = self._try(codes, self._d, self._dmin)
-        self._keep(error < self.error, codes, error, sums)
-
-    def _keep(self, better: NDArray[np.bool_], codes: Floats, error: Floats, sums: Floats) -> None:
-        blend(self.codes, codes, better)
-        blend(self.error, error, better)
-        blend(self.sums, sums, better)
+    def _move(self, trial: Floats) -> None:
+        self._try(trial, self._d, self._dmin)
+        blend(self.state, trial, trial[2] < self.state[2])
 
     def _total(self, values: Floats) -> Floats:
-        total: Floats = values.reshape(-1, self.each).sum(1)
+        """Sum over superblocks: (…, n x each) -> (…, n)."""
+        total: Floats = values.reshape(*values.shape[:-1], -1, self.each).sum(-1)
         return total

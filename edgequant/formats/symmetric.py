@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgequant.blocks import Bytes, Floats
-from edgequant.formats.search import Search, blend, inverse
+from edgequant.formats.search import Search, blend, first_largest, inverse
 
 
 class Alphabet(Protocol):
@@ -104,33 +104,46 @@ class SymmetricFit:
         np.multiply(self.x, inverse(scale), out=self.levels)
         self.alphabet.round(self.levels)
 
-    def sums(self) -> Floats:
-        """Return Q and R of `levels`, (2, n)."""
-        sums = np.empty((2, self.x.shape[1]), np.float32)
+    def sums(self, out: Floats | None = None) -> Floats:
+        """Return Q and R of `levels`, (2, n), in `out` if that is given."""
+        sums = np.empty((2, self.x.shape[1]), np.float32) if out is None else out
         np.einsum("kn,kn,kn->n", self.w, self.levels, self.levels, out=sums[0])
         np.einsum("kn,kn->n", self.wx, self.levels, out=sums[1])
         return sums
 
-    def search(self, search: Search) -> Floats:
-        """Search s, (n,), of either sign."""
+    def nearest(self, scale: Floats) -> Floats:
+        """Return Q and R, (2, n), of the levels nearest under s, (n,)."""
+        self.assign(scale)
+        return self.sums()
+
+    def best_start(self, search: Search) -> Floats:
+        """Return Q and R, (2, n), of the start that gains most."""
         most: Floats = np.maximum.reduce(self.x, 0)
         least: Floats = np.minimum.reduce(self.x, 0)
         unit = self.x * inverse(np.where(most > -least, most, least))
-        scale, gain = np.zeros((2, len(most)), np.float32)
-        for start in search.starts:
+        trials = np.empty((2, len(search.starts), len(most)), np.float32)
+        for number, start in enumerate(search.starts):
             np.multiply(unit, np.float32(start.span), out=self.levels)
             self.alphabet.round(self.levels, bound=abs(start.span))
-            self._solve(scale, gain)
+            self.sums(trials[:, number])
+        _, gains = _solve(trials)
+        return trials.reshape(2, -1).take(first_largest(gains), axis=1)
+
+    def search(self, search: Search) -> Floats:
+        """Search s, (n,), of either sign."""
+        scale, gain = _solve(self.best_start(search))
+        scale[gain <= 0] = 0
         for _ in range(search.rounds):
-            self.assign(scale)
-            self._solve(scale, gain)
+            fitted, explained = _solve(self.nearest(scale))
+            better = explained > gain
+            blend(scale, fitted, better)
+            blend(gain, explained, better)
         return scale
 
-    def _solve(self, scale: Floats, gain: Floats) -> None:
-        """Put s and the gain of `levels`, (n,), into `scale` and `gain` where they gain more."""
-        q, r = self.sums()
-        fitted = r * inverse(q)
-        explained = fitted * r
-        better = explained > gain
-        blend(scale, fitted, better)
-        blend(gain, explained, better)
+
+def _solve(sums: Floats) -> tuple[Floats, Floats]:
+    """Return the best s and the gain, (…, n) each, for sums (2, …, n)."""
+    q, r = sums
+    scale = inverse(q)
+    scale *= r
+    return scale, scale * r

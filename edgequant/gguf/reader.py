@@ -14,7 +14,7 @@ from typing import Self, TypeVar, overload
 
 import numpy as np
 
-from edgequant.blocks import TensorInfo, Weight, Weights
+from edgequant.blocks import Place, TensorInfo, Weight, Weights
 from edgequant.errors import FileError, GGUFError
 from edgequant.gguf.arrays import Array
 from edgequant.gguf.cursor import CUT_SHORT, DAMAGED
@@ -90,8 +90,9 @@ class GGUFFile:
         found = {}
         for part in self._parts:
             for name, info in part.head.tensors.items():
-                view = np.frombuffer(part.view, np.uint8, info.nbytes, part.head.starts[name])
-                found[name] = Weight(info, view.reshape(info.rows, -1))
+                start = part.head.starts[name]
+                view = np.frombuffer(part.view, np.uint8, info.nbytes, start)
+                found[name] = Weight(info, view.reshape(info.rows, -1), Place(part.path, start))
         return Weights(self.path, tuple(part.view for part in self._parts), found)
 
     def values(self) -> dict[str, object]:

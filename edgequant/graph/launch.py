@@ -129,7 +129,7 @@ class Call:
         context: the tokens attention may see at most in this recording; `past + tokens` is below.
         capacity: tokens the KV cache has room for, from which its strides follow.
         weights: block types of the node's weights.
-        cache: block type of the KV cache: F16 or Q8_0.
+        cache: block type of the KV cache: F16, Q8_0 or F32.
         limits: of the GPU.
         inputs: shapes of the node's inputs, their first axis bound to `tokens` or `rows`.
         wants: the DERIVED operands that later nodes derive from this node's output, index -1; who

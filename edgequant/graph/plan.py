@@ -6,7 +6,7 @@ records knows where. A launch that would only derive what is there already is le
 ops by their launches, and no GPU.
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 
@@ -102,31 +102,31 @@ def plan(
     Raises:
         UnsupportedError: an op has no kernel for this; named after the task's first weight.
     """
-    launches = _left(tasks, _launch(tasks, bucket, types))
+    shapes = {task.output.number: _shape(task.output, bucket) for task in tasks}
+    launches = _left(_launch(tasks, bucket, types, shapes))
     elsewhere = {(Kind.OUTPUT, number, 0) for number in outside}
     spans: dict[_Key, Lifetime] = {}
-    for index, launch in launches:
-        for operand in launch.operands:
-            key = _key(tasks, index, operand)
+    for index, launch, keys in launches:
+        for operand, key in zip(launch.operands, keys, strict=True):
             if key is not None and key not in elsewhere:
-                nbytes = operand.nbytes or 4 * prod(_shape(_value(tasks[index], operand), bucket))
-                begun = spans.get(key, Lifetime(0, index, index))
-                spans[key] = Lifetime(max(nbytes, begun.nbytes), begun.first, index)
+                nbytes = operand.nbytes or 4 * prod(shapes[key[1]])
+                begun = spans.get(key)
+                spans[key] = (
+                    Lifetime(nbytes, index, index)
+                    if begun is None
+                    else Lifetime(max(nbytes, begun.nbytes), begun.first, index)
+                )
     offsets, total = arrange(list(spans.values()))
     rooms: dict[_Key | None, Room] = {
         key: Room(offset, lifetime.nbytes)
         for offset, (key, lifetime) in zip(offsets, spans.items(), strict=True)
     }
-    placed = (
-        Placed(
-            tasks[index],
-            launch,
-            tuple(rooms.get(_key(tasks, index, operand)) for operand in launch.operands),
-        )
-        for index, launch in launches
+    placed = tuple(
+        Placed(tasks[index], launch, tuple(map(rooms.get, keys)))
+        for index, launch, keys in launches
     )
     values = {key[1]: room for key, room in rooms.items() if key and key[0] is Kind.OUTPUT}
-    return Plan(tuple(placed), values, total)
+    return Plan(placed, values, total)
 
 
 def arrange(lifetimes: Sequence[Lifetime]) -> tuple[list[int], int]:
@@ -160,71 +160,70 @@ def arrange(lifetimes: Sequence[Lifetime]) -> tuple[list[int], int]:
 _Key = tuple[Kind, int, int | str]
 
 
-def _key(tasks: Sequence[Task], index: int, operand: Operand) -> _Key | None:
-    match operand.kind:
-        case Kind.INPUT | Kind.OUTPUT:
-            return Kind.OUTPUT, _value(tasks[index], operand).number, 0
-        case Kind.DERIVED:
-            return Kind.DERIVED, _value(tasks[index], operand).number, operand.tag
-        case Kind.SCRATCH:
-            return Kind.SCRATCH, -1 - index, operand.index
+_Asked = tuple[int, Launch, tuple[_Key | None, ...]]  # of a task's index, with the operands' keys
+
+
+def _key(task: Task, index: int, operand: Operand) -> _Key | None:
+    kind = operand.kind
+    if kind is Kind.INPUT:
+        return Kind.OUTPUT, task.inputs[operand.index].number, 0
+    if kind is Kind.OUTPUT:
+        return Kind.OUTPUT, task.output.number, 0
+    if kind is Kind.DERIVED:
+        value = task.output if operand.index < 0 else task.inputs[operand.index]
+        return Kind.DERIVED, value.number, operand.tag
+    if kind is Kind.SCRATCH:
+        return Kind.SCRATCH, -1 - index, operand.index
     return None
 
 
-def _value(task: Task, operand: Operand) -> Value:
-    """Return the value that an operand is, or is made of."""
-    derived_of_output = operand.kind is Kind.DERIVED and operand.index < 0
-    return (
-        task.output
-        if operand.kind is Kind.OUTPUT or derived_of_output
-        else task.inputs[operand.index]
-    )
-
-
 def _launch(
-    tasks: Sequence[Task], bucket: Call, types: Mapping[str, BlockType]
-) -> list[tuple[Launch, ...]]:
+    tasks: Sequence[Task],
+    bucket: Call,
+    types: Mapping[str, BlockType],
+    shapes: Mapping[int, tuple[int, ...]],
+) -> list[_Asked]:
     """Ask each task for its launches, the last first, so that each hears what is derived of it."""
     wants: dict[int, dict[str, Operand]] = {task.output.number: {} for task in tasks}
-    found: list[tuple[Launch, ...]] = []
-    for task in reversed(tasks):
+    found: list[_Asked] = []
+    for index, task in reversed(list(enumerate(tasks))):
         call = replace(
             bucket,
             weights=tuple(types[name] for name in task.weights),
-            inputs=tuple(_shape(value, bucket) for value in task.inputs),
+            inputs=tuple(shapes[value.number] for value in task.inputs),
             wants=tuple(wants[task.output.number].values()),
         )
-        try:
-            found.append(task.launch(call))
-        except UnsupportedError as error:
-            where = task.weights[0] if task.weights else task.label
-            raise UnsupportedError(f"{where}: {error.what}", hint=error.hint) from None
-        for operand in _operands(found[-1]):
-            if operand.kind is Kind.DERIVED and operand.index >= 0 and operand.writes:
-                value = task.inputs[operand.index]
-                wants[value.number][operand.tag] = replace(operand, index=-1)
+        for launch in reversed(_ask(task, call)):
+            found.append((index, launch, tuple(_key(task, index, o) for o in launch.operands)))
+            for operand in launch.operands:
+                if operand.kind is Kind.DERIVED and operand.index >= 0 and operand.writes:
+                    value = task.inputs[operand.index]
+                    wants[value.number][operand.tag] = replace(operand, index=-1)
     return found[::-1]
 
 
-def _left(
-    tasks: Sequence[Task], launches: Sequence[tuple[Launch, ...]]
-) -> list[tuple[int, Launch]]:
-    """Return what is to be launched, with the index of its task; nothing is derived twice."""
+def _ask(task: Task, call: Call) -> tuple[Launch, ...]:
+    try:
+        return task.launch(call)
+    except UnsupportedError as error:
+        if not task.weights:
+            raise
+        raise UnsupportedError(f"{task.weights[0]}: {error.what}", hint=error.hint) from None
+
+
+def _left(launches: Sequence[_Asked]) -> list[_Asked]:
+    """Return what is to be launched: nothing is derived twice."""
     made: set[_Key | None] = set()
     left = []
-    for index, of_task in enumerate(launches):
-        for launch in of_task:
-            written = [operand for operand in launch.operands if operand.writes]
-            keys = {_key(tasks, index, operand) for operand in written}
-            if all(operand.kind is Kind.DERIVED for operand in written) and keys <= made:
-                continue
-            made |= keys
-            left.append((index, launch))
+    for asked in launches:
+        _, launch, keys = asked
+        pairs = zip(launch.operands, keys, strict=True)
+        written = {key for operand, key in pairs if operand.writes}
+        if written <= made and all(key and key[0] is Kind.DERIVED for key in written):
+            continue
+        made |= written
+        left.append(asked)
     return left
-
-
-def _operands(launches: Iterable[Launch]) -> Iterable[Operand]:
-    return (operand for launch in launches for operand in launch.operands)
 
 
 def _shape(value: Value, bucket: Call) -> tuple[int, ...]:

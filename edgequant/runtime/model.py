@@ -3,6 +3,7 @@
 It holds the pieces together and computes nothing.
 """
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -88,10 +89,18 @@ def open_model(path: Path, device: Device, *, context: int | None = None) -> Mod
     try:
         keys = file.values()
         architecture, hparams = read_model(keys, file.tensors, str(path))
-        tokenizer = read_tokenizer(keys, str(path))
         length = _choose_context(path, hparams, context)
         graph = architecture.record(hparams)
-        program = device.load(graph, file.weights(), context=length)
+        # A large vocabulary takes as long as copying a large model to a GPU, which does not need
+        # Python meanwhile.
+        with ThreadPoolExecutor(1) as beside:
+            reading = beside.submit(read_tokenizer, keys, str(path))
+            program = device.load(graph, file.weights(), context=length)
+        try:
+            tokenizer = reading.result()
+        except BaseException:
+            program.close()
+            raise
     except BaseException:
         file.close()
         raise

@@ -44,7 +44,7 @@ class Session:
 
         Args:
             tokens: 1..room ids.
-            rows: 1..len(tokens).
+            rows: 0..len(tokens).
 
         Yields:
             (n, vocab) float32, a few rows at a time, at most `LOGITS_BYTES` of them.
@@ -74,6 +74,11 @@ class Session:
         (logits,) = self.scan(tokens, 1)
         last: Floats = logits[-1]
         return last
+
+    def fill(self, tokens: Sequence[int] | Tokens) -> None:
+        """Feed 1..room tokens whose logits nobody wants."""
+        for _ in self.scan(tokens, 0):
+            pass  # nothing comes
 
     def decode(self, token: int) -> Floats:
         """Feed one token and return its logits, (vocab,)."""

@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 
 from edgequant import __version__
-from edgequant.device import open_device
+from edgequant.device import Choice, open_device
 from edgequant.device.protocol import Sampling, Tokens
 from edgequant.progress import SILENT, Progress
 from edgequant.runtime.model import Model, open_model
@@ -84,7 +84,7 @@ def measure_speed(
     gens: Sequence[int] = (128,),
     depths: Sequence[int] = (0,),
     repetitions: int = 5,
-    device: str = "auto",
+    device: str | Choice = "auto",
     progress: Progress = SILENT,
 ) -> tuple[Speed, ...]:
     """Measure a model's speed.
@@ -95,7 +95,7 @@ def measure_speed(
         gens: decode lengths, tokens; 0 is no test.
         depths: tokens in the cache before each test; every length is measured at every depth.
         repetitions: timed runs of each test, after one to warm up.
-        device: as given to `--device`.
+        device: as given to `--device`, or with its options.
         progress: told of runs.
 
     Raises:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from edgequant.device import open_device
+from edgequant.device import Choice, open_device
 from edgequant.device.protocol import Tokens
 from edgequant.errors import UnsupportedError
 from edgequant.progress import SILENT, Progress
@@ -91,7 +91,7 @@ def compare(
     *,
     context: int = 512,
     chunks: int | None = None,
-    device: str = "auto",
+    device: str | Choice = "auto",
     progress: Progress = SILENT,
 ) -> Comparison:
     """Measure how far quantized models are from the one they were made of.

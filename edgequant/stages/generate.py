@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from edgequant.blocks import Floats
-from edgequant.device import open_device
+from edgequant.device import Choice, open_device
 from edgequant.device.protocol import Sampling
 from edgequant.errors import TextError, UnsupportedError
 from edgequant.progress import SILENT, Progress
@@ -52,7 +52,7 @@ def generate(
     path: Path,
     prompt: str,
     *,
-    device: str = "auto",
+    device: str | Choice = "auto",
     limit: int | None = None,
     chat: bool = False,
     sampling: Sampling | None = None,
@@ -67,7 +67,7 @@ def generate(
     Args:
         path: the model file.
         prompt: a text, or with `chat` the user's message.
-        device: as given to `--device`.
+        device: as given to `--device`, or with its options.
         limit: tokens at most; None: until the model ends, or the context is full.
         chat: wrap the prompt in the file's chat template.
         sampling: how tokens are chosen; None for the defaults of `Sampling`.
@@ -90,8 +90,12 @@ def generate(
         asked = time.perf_counter()
         progress.begin("prefill", len(ids), "tokens")
         for start in range(0, len(ids), BATCH):
-            logits = session.prefill(ids[start : start + BATCH])
-            progress.advance(min(BATCH, len(ids) - start))
+            batch = ids[start : start + BATCH]
+            if start + BATCH < len(ids):
+                session.fill(batch)
+            else:
+                logits = session.prefill(batch)
+            progress.advance(len(batch))
         progress.end()
         prefilled = time.perf_counter()
         tokens = _Continuation(session, sampler, model.tokenizer.end_of_generation, ids)

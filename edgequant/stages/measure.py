@@ -29,6 +29,23 @@ _BLOCKS = ("Q4_0", "IQ4_NL", "Q4_1", "Q5_0", "Q5_1", "Q8_0")
 
 
 @dataclass(frozen=True)
+class Trial:
+    """What to measure.
+
+    Attributes:
+        weight: of a type that can be decoded.
+        formats: that can be encoded, and that its rows fill.
+        importance: (matrices, columns) or None.
+        where: its name in messages.
+    """
+
+    weight: Weight
+    formats: Sequence[str]
+    importance: Floats | None
+    where: str
+
+
+@dataclass(frozen=True)
 class Sample:
     """What was measured of a weight, a mean over its matrices.
 
@@ -49,25 +66,13 @@ def fitting_formats(columns: int) -> tuple[str, ...]:
     return ("F16",)
 
 
-def measure(
-    weight: Weight,
-    formats: Sequence[str],
-    importance: Floats | None,
-    where: str,
-    effort: Effort = Effort.DEFAULT,
-) -> Sample:
-    """Measure formats on a weight.
-
-    Args:
-        weight: of a type that can be decoded.
-        formats: that can be encoded, and that its rows fill.
-        importance: (matrices, columns) or None.
-        where: its name in messages.
-        effort: with which it will be encoded.
+def measure(trial: Trial, effort: Effort = Effort.DEFAULT) -> Sample:
+    """Measure the formats of a trial at an effort.
 
     Raises:
         GGUFError: one of the weights read is not a finite number.
     """
+    weight, importance = trial.weight, trial.importance
     info = weight.info
     matrices = stacked(info)
     rows = info.rows // matrices
@@ -78,14 +83,14 @@ def measure(
     for matrix in drawn:
         chosen = matrix * rows + np.sort(rng.choice(rows, each, replace=False))
         x = dequantize(find(weight.type.name), weight.data[chosen])
-        check_finite(x, chosen, where)
+        check_finite(x, chosen, trial.where)
         q = None if importance is None else importance[matrix]
         energy = _sum(x, q)
         energies.append(energy / each * rows)
-        noise = [_sum(_error(name, x, q, effort), q) for name in formats]
+        noise = [_sum(_error(name, x, q, effort), q) for name in trial.formats]
         errors.append([lost / energy if energy else 0 for lost in noise])
     means = np.mean(errors, axis=0).tolist()
-    return Sample(float(np.mean(energies)), dict(zip(formats, means, strict=True)))
+    return Sample(float(np.mean(energies)), dict(zip(trial.formats, means, strict=True)))
 
 
 def _error(name: str, x: Floats, importance: Floats | None, effort: Effort) -> Floats:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from edgequant.device import open_device
+from edgequant.device import Choice, open_device
 from edgequant.progress import SILENT, Progress
 from edgequant.runtime.model import open_model
 from edgequant.stages.scores import Estimate, Scores, estimate, surprise
@@ -50,7 +50,7 @@ def measure_perplexity(
     *,
     context: int = 512,
     chunks: int | None = None,
-    device: str = "auto",
+    device: str | Choice = "auto",
     progress: Progress = SILENT,
 ) -> Perplexity:
     """Measure a model's perplexity on a text.
@@ -60,7 +60,7 @@ def measure_perplexity(
         text: a UTF-8 file of at least two chunks of tokens.
         context: tokens a chunk, at least 4.
         chunks: how many at most; None for all.
-        device: as given to `--device`.
+        device: as given to `--device`, or with its options.
         progress: told of tokens, with the running perplexity.
 
     Raises:

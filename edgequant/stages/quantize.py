@@ -1,6 +1,6 @@
 """F16 model file (+ importance matrix) -> a model file in fewer bits.
 
-Row chunks go through a pool of threads and are written in order, so that memory holds a few chunks
+Row chunks go through a few processes and are written in order, so that memory holds a few chunks
 and never a tensor. All that can be known to be wrong is found before the first byte is written.
 
 A run may be resumable: then every tensor whose bytes are on the disk is noted in a journal with
@@ -10,8 +10,7 @@ that was never killed, if the same versions of this and of NumPy compute it on t
 
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
@@ -31,10 +30,14 @@ from edgequant.model.assignment import Assignment
 from edgequant.model.imatrix_file import is_importance, read_importance
 from edgequant.model.importance import ImportanceMatrix
 from edgequant.progress import SILENT, Progress
+from edgequant.stages.loss import Loss
 from edgequant.stages.quantize_plan import Source, Wish, check_wish, plan_by_recipe
 from edgequant.stages.quantize_report import QuantizeReport, Timing, make_report
 from edgequant.stages.quantize_target import plan_by_target
-from edgequant.stages.recode import Chunk, Loss, cut, in_order, recode
+from edgequant.stages.recode import Chunk, cut, recode
+from edgequant.stages.workers import Workers
+
+SMALL = 1 << 24  # bytes of a file, below which starting processes takes longer than it saves
 
 
 def quantize(
@@ -59,7 +62,7 @@ def quantize(
         type: a recipe's name, such as "Q4_K_M", or a wish that says more.
         imatrix: an importance matrix of this model.
         effort: how hard to look for the least error.
-        threads: None takes all the process may use.
+        threads: how many processors to use; None takes all that this process may.
         force: replace the output.
         dry_run: plan only.
         part_nbytes: write files of at most so many bytes, named after `output`.
@@ -80,7 +83,11 @@ def quantize(
         # Whether it may exist, if a run is resumed, depends on the journal; open_output reads it.
         check_output(output, force=force or dry_run or resume, inputs=inputs)
     threads = threads or _processors()
-    with open_file(model) as file:
+    alone = dry_run and recipe is not None
+    with (
+        Workers(1 if alone or not _is_large(model) else threads) as workers,
+        open_file(model) as file,
+    ):
         if is_importance(file):
             raise UnsupportedError(
                 f"{model}: an importance matrix, not a model file.",
@@ -101,7 +108,7 @@ def quantize(
             return sum(part.nbytes for part in parts(infos))
 
         if recipe is None:
-            plan = plan_by_target(source, wish, total, effort, threads, progress)
+            plan = plan_by_target(source, wish, total, effort, workers, progress)
         else:
             plan = plan_by_recipe(source, wish, recipe)
         keys["general.file_type"] = u32(plan.file_type)
@@ -127,30 +134,26 @@ def quantize(
                 label = f"quantize to {plan.name}"
                 progress.begin(label, sum(a.source.nbytes for a in rest), "bytes")
                 work = partial(recode, effort=effort)
-                losses |= _write(out, work, _chunks(weights, rest, matrix), threads, progress)
+                done = workers.in_order(work, _chunks(weights, rest, matrix))
+                losses |= _write(out, done, progress)
                 progress.end()
             files = out.paths
-    timing = Timing(time.monotonic() - started, threads)
+    timing = Timing(time.monotonic() - started, workers.count)
     return make_report(plan, matrix, losses, timing, files)
 
 
 def _write(
-    out: Output,
-    work: Callable[[Chunk], tuple[Bytes, Loss]],
-    chunks: Iterator[Chunk],
-    threads: int,
-    progress: Progress,
+    out: Output, done: Iterable[tuple[Chunk, tuple[Bytes, Loss]]], progress: Progress
 ) -> dict[str, Loss]:
-    """Encode in threads, write in order; returns what each tensor lost, by name."""
+    """Write what comes; returns what each tensor lost, by name."""
     losses: dict[str, Loss] = {}
-    with closing(in_order(work, chunks, threads)) as results:  # ends the threads on any error
-        for chunk, (data, loss) in results:
-            name = chunk.weight.name
-            out.append(name, data)
-            losses[name] = losses.get(name, Loss()).plus(loss)
-            if chunk.stop == chunk.weight.info.rows:
-                out.record(name, losses[name].facts())
-            progress.advance(chunk.nbytes, name)
+    for chunk, (data, loss) in done:
+        name = chunk.weight.name
+        out.append(name, data)
+        losses[name] = losses.get(name, Loss()).plus(loss)
+        if chunk.stop == chunk.weight.info.rows:
+            out.record(name, losses[name].facts())
+        progress.advance(chunk.nbytes, name)
     return losses
 
 
@@ -168,6 +171,13 @@ def _bytes_depend_on(file: GGUFFile, imatrix: Path | None, effort: Effort) -> di
         "effort": effort.value,
         "importance matrix": importance,
     }
+
+
+def _is_large(model: Path) -> bool:
+    try:
+        return model.stat().st_size > SMALL
+    except OSError:
+        return False  # `open_file` says why
 
 
 def _processors() -> int:

@@ -8,8 +8,9 @@ from edgequant.errors import some
 from edgequant.model.assignment import Assignment, kind_of
 from edgequant.model.importance import ImportanceMatrix
 from edgequant.model.tensors import Role, role_of
+from edgequant.stages.loss import Loss
 from edgequant.stages.quantize_plan import Plan
-from edgequant.stages.recode import FLOAT_TYPES, Loss
+from edgequant.stages.recode import FLOAT_TYPES
 
 _LISTED = 8  # names in a note, before "and N more"
 

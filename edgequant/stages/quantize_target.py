@@ -7,7 +7,7 @@ mathematics is in `model/sensitivity.py` and `model/allocation.py`.
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import closing
+from functools import partial
 
 from edgequant.blocks import BLOCK_TYPES, TensorInfo
 from edgequant.errors import UnsupportedError
@@ -19,15 +19,14 @@ from edgequant.model.recipes import ALIASES, RECIPES
 from edgequant.model.sensitivity import sensitivities
 from edgequant.model.tensors import Role
 from edgequant.progress import Progress
-from edgequant.stages.measure import Sample, fitting_formats, measure
+from edgequant.stages.measure import Sample, Trial, fitting_formats, measure
 from edgequant.stages.quantize_plan import Plan, Source, Wish, check_plan
-from edgequant.stages.recode import in_order as work_in_order
+from edgequant.stages.workers import Workers
 
 _BLIND = (
     "Without an importance matrix all columns count alike, and all layers: a file of this size "
     "could lose less."
 )
-Job = tuple[TensorInfo, Sequence[str]]  # a tensor and the formats to measure
 _GUESSED = 1024  # llama.cpp's mark of a file type that no one said
 
 
@@ -36,7 +35,7 @@ def plan_by_target(
     wish: Wish,
     total: Callable[[Sequence[TensorInfo]], int],
     effort: Effort,
-    threads: int,
+    workers: Workers,
     progress: Progress,
 ) -> Plan:
     """Choose the types with the least loss under a target: see `sensitivity` for what that is.
@@ -46,7 +45,7 @@ def plan_by_target(
         wish: with a target.
         total: bytes of all files that hold such tensors.
         effort: with which tensors will be encoded.
-        threads: that measure.
+        workers: that measure.
         progress: is told of tensors.
 
     Raises:
@@ -75,9 +74,12 @@ def plan_by_target(
     if floor > limit:
         raise _too_small(source, wish, floor)
     writers = [a.source for a in fixed.values() if _writes(a.source)]
-    jobs: list[Job] = [(info, ()) for info in writers]
-    jobs += [(i, [name for name in _formats(i) if name != i.type.name]) for i in free]
-    samples = _measure(source, jobs, effort, threads, progress)
+    trials = [_trial(source, info, ()) for info in writers]
+    trials += [
+        _trial(source, info, [name for name in _formats(info) if name != info.type.name])
+        for info in free
+    ]
+    samples = _measure(trials, effort, workers, progress)
     options = _options(source, free, samples)
     notes = () if source.matrix is not None else (_BLIND,)
     budget = limit - floor + smallest(options)
@@ -108,23 +110,21 @@ def _writes(info: TensorInfo) -> bool:
     return writes and info.type.name in names(encoded=False)
 
 
+def _trial(source: Source, info: TensorInfo, formats: Sequence[str]) -> Trial:
+    importance = None if source.matrix is None else source.matrix.mean(info.name)
+    where = f"{source.path}: '{info.name}'"
+    return Trial(source.weights[info.name], formats, importance, where)
+
+
 def _measure(
-    source: Source, jobs: Sequence[Job], effort: Effort, threads: int, progress: Progress
+    trials: Sequence[Trial], effort: Effort, workers: Workers, progress: Progress
 ) -> dict[str, Sample]:
-    """Measure, by tensor name, the formats that each job names; every job finds the energy."""
-
-    def work(job: Job) -> Sample:
-        info, formats = job
-        importance = None if source.matrix is None else source.matrix.mean(info.name)
-        where = f"{source.path}: '{info.name}'"
-        return measure(source.weights[info.name], formats, importance, where, effort)
-
+    """Measure, by tensor name; every trial finds the energy, whatever formats it names."""
     samples = {}
-    progress.begin("measure formats", len(jobs), "tensors")
-    with closing(work_in_order(work, jobs, threads)) as results:
-        for (info, _), sample in results:
-            samples[info.name] = sample
-            progress.advance(1, info.name)
+    progress.begin("measure formats", len(trials), "tensors")
+    for trial, sample in workers.in_order(partial(measure, effort=effort), trials):
+        samples[trial.weight.name] = sample
+        progress.advance(1, trial.weight.name)
     progress.end()
     return samples
 

@@ -52,16 +52,17 @@ def _read_byte_level(vocabulary: Vocabulary) -> Tokenizer:
     usable = _usable(vocabulary)
     engine = ByteLevelBpe(usable, _merges(vocabulary, usable), split)
     plain = {TokenType.NORMAL, TokenType.BYTE}
-    pieces = [
-        bytes_of(token) if kind in plain else b"" if kind in _SILENT else token.encode()
-        for token, kind in zip(vocabulary.tokens, vocabulary.types, strict=True)
-    ]
+
+    def piece(number: int) -> bytes:
+        token, kind = vocabulary.tokens[number], vocabulary.types[number]
+        return bytes_of(token) if kind in plain else b"" if kind in _SILENT else token.encode()
+
     specials = _specials(vocabulary, bos=None, eos=None, add_bos=split.add_bos)
     return Tokenizer(
         engine,
         vocabulary.tokens,
         vocabulary.types,
-        pieces,
+        piece,
         specials,
         space_prefix=False,
         chat_template=vocabulary.chat_template,
@@ -84,17 +85,16 @@ def _read_scored(vocabulary: Vocabulary) -> Tokenizer:
     fallback = [bytes_at[byte] for byte in range(256)] if len(bytes_at) == 256 else None
     engine = ScoreBpe(_usable(vocabulary, without=TokenType.BYTE), scores, fallback, unknown)
     byte_of = {number: byte for byte, number in bytes_at.items()}
-    pieces = [
-        _scored_piece(token, kind, byte_of.get(number))
-        for number, (token, kind) in enumerate(
-            zip(vocabulary.tokens, vocabulary.types, strict=True)
-        )
-    ]
+
+    def piece(number: int) -> bytes:
+        kind = vocabulary.types[number]
+        return _scored_piece(vocabulary.tokens[number], kind, byte_of.get(number))
+
     return Tokenizer(
         engine,
         vocabulary.tokens,
         vocabulary.types,
-        pieces,
+        piece,
         _specials(vocabulary, bos=1, eos=2, add_bos=True),
         space_prefix=vocabulary.flag("add_space_prefix", default=True),
         chat_template=vocabulary.chat_template,
@@ -146,26 +146,31 @@ def _merges(vocabulary: Vocabulary, usable: Mapping[str, int]) -> Sequence[tuple
     A merge is written "left right"; a token may begin with a space itself. A merge that makes a
     control token can never be wanted, and is left out.
     """
-    merges = vocabulary.strings("merges")
+    merges = list(dict.fromkeys(vocabulary.strings("merges")))
     cuts = [max(merge.find(" ", 1), 0) for merge in merges]
     lefts = [merge[:cut] for merge, cut in zip(merges, cuts, strict=True)]
     rights = [merge[cut + 1 :] for merge, cut in zip(merges, cuts, strict=True)]
-    unions = list(map(add, lefts, rights))
-    known = usable.keys()
+    known = usable.__contains__
     # Nearly always all is well, and there may be 500,000 merges.
-    if all(set(part) <= known for part in (lefts, rights, unions)):
-        return list(dict.fromkeys(zip(lefts, rights, strict=True)))
-    wanted: dict[tuple[str, str], None] = {}
-    for rank, parts in enumerate(zip(lefts, rights, unions, strict=True)):
-        if known >= set(parts):
-            wanted[parts[:2]] = None
-        elif not vocabulary.ids.keys() >= set(parts):
+    if (
+        all(map(known, lefts))
+        and all(map(known, rights))
+        and all(map(known, map(add, lefts, rights)))
+    ):
+        return list(zip(lefts, rights, strict=True))
+    wanted = []
+    for merge, left, right in zip(merges, lefts, rights, strict=True):
+        parts = {left, right, left + right}
+        if parts <= usable.keys():
+            wanted.append((left, right))
+        elif not parts <= vocabulary.ids.keys():
+            written = vocabulary.strings("merges")
             raise GGUFError(
-                f"{vocabulary.where}: merge {rank:,} of {len(merges):,} is {merges[rank]!r}, which "
-                "is not two tokens that make a third.",
+                f"{vocabulary.where}: merge {written.index(merge):,} of {len(written):,} is "
+                f"{merge!r}, which is not two tokens that make a third.",
                 hint=RECONVERT,
             )
-    return list(wanted)
+    return wanted
 
 
 def _specials(

@@ -7,7 +7,7 @@ control token happen to merge; Hugging Face's, which has no such mode, is not as
 """
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Protocol
@@ -75,7 +75,7 @@ class Tokenizer:
         engine: Engine,
         tokens: Sequence[str],
         types: Sequence[int],
-        pieces: Sequence[bytes],
+        piece: Callable[[int], bytes],
         specials: Specials,
         *,
         space_prefix: bool,
@@ -88,7 +88,7 @@ class Tokenizer:
         self.chat_template = chat_template
         self._engine = engine
         self._tokens = tokens
-        self._pieces = pieces
+        self._piece = piece
         self._space_prefix = space_prefix
         named = {TokenType.CONTROL, TokenType.UNKNOWN, TokenType.USER_DEFINED}
         parsed = {tokens[i]: i for i, kind in enumerate(types) if kind in named and tokens[i]}
@@ -146,7 +146,7 @@ class Tokenizer:
             continues: the text follows other text, so that a leading space belongs to it. If not,
                 the space that `encode` puts before a text is taken away.
         """
-        return Detokenizer(self._pieces, drop_space=self._space_prefix and not continues)
+        return Detokenizer(self._piece, drop_space=self._space_prefix and not continues)
 
     def token(self, number: int) -> str:
         """Return a token as the vocabulary writes it, such as "Ġthe" or "<|im_end|>"."""

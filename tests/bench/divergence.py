@@ -27,8 +27,10 @@ from edgequant.stages.imatrix import collect
 from edgequant.stages.quantize import quantize
 
 
-def quantize_with_llama(model: Path, output: Path, imatrix: Path, recipe: str) -> None:
-    """Make llama.cpp's own file with the same importance."""
+def quantize_with_llama(
+    model: Path, output: Path, imatrix: Path, recipe: str, threads: int = 0
+) -> None:
+    """Make llama.cpp's own file with the same importance; 0 threads is one a processor."""
     item = llama_cpp.llama_cpp.llama_model_imatrix_data
     matrix = read_importance(imatrix)
     means = {name: matrix.mean(name) for name in matrix.entries}
@@ -41,6 +43,7 @@ def quantize_with_llama(model: Path, output: Path, imatrix: Path, recipe: str) -
     parameters = llama_cpp.llama_model_quantize_default_params()
     parameters.ftype = getattr(llama_cpp, f"LLAMA_FTYPE_MOSTLY_{recipe}")
     parameters.imatrix = table
+    parameters.nthread = threads
     code = llama_cpp.llama_model_quantize(bytes(model), bytes(output), ctypes.byref(parameters))
     if code:
         raise SystemExit(f"llama_model_quantize returned {code}")

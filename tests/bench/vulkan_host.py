@@ -12,14 +12,21 @@ import statistics
 import struct
 import tempfile
 import time
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 
 from edgequant.device.protocol import Place
-from edgequant.device.vulkan import memory
+from edgequant.device.vulkan import transfer
+from edgequant.device.vulkan.api import load
 from edgequant.device.vulkan.device import VulkanGpu, open_gpu
-from edgequant.device.vulkan.hardware import found
+from edgequant.device.vulkan.hardware import (
+    Hardware,
+    create_instance,
+    enumerate_devices,
+    found,
+)
 from edgequant.errors import DeviceError
 from edgequant.graph.launch import Dispatch, Span
 
@@ -99,7 +106,7 @@ def loading(gpu: VulkanGpu, gib: float, folder: Path, rows: list[tuple[str, floa
             (64 << 20, 4),
             (16 << 20, 16),
         ):
-            memory.STAGING, memory.STAGES = size, stages
+            transfer.STAGING, transfer.STAGES = size, stages
             with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped:
                 view = memoryview(mapped)
                 most = 1 << 30
@@ -118,6 +125,24 @@ def loading(gpu: VulkanGpu, gib: float, folder: Path, rows: list[tuple[str, floa
             rows.append(
                 (f"adopt, {where}{'' if right else ' WRONG'}", nbytes / seconds / 1e9, "GB/s")
             )
+
+
+def found_step_by_step(rows: list[tuple[str, float, str]]) -> tuple[Hardware, ...]:
+    """Find the devices as `found` does, and time its steps; then once more as a whole."""
+    times = [time.perf_counter()]
+    library = load()
+    times.append(time.perf_counter())
+    assert library is not None, "no Vulkan library"
+    instance = create_instance(library)
+    times.append(time.perf_counter())
+    devices = enumerate_devices(library.functions(instance), instance)
+    times.append(time.perf_counter())
+    found()
+    times.append(time.perf_counter())
+    names = ("load the library", "create an instance", "describe devices", "all of it, again")
+    steps = zip(names, pairwise(times), strict=True)
+    rows += [(name, 1e3 * (after - before), "ms") for name, (before, after) in steps]
+    return devices
 
 
 def exhaust(gpu: VulkanGpu) -> str:
@@ -145,9 +170,7 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, default=None)
     told = parser.parse_args()
     rows: list[tuple[str, float, str]] = []
-    start = time.perf_counter()
-    devices = found() or ()
-    rows.append(("find devices", 1e3 * (time.perf_counter() - start), "ms"))
+    devices = found_step_by_step(rows)
     start = time.perf_counter()
     gpu = open_gpu(told.index)
     rows.append(("open one", 1e3 * (time.perf_counter() - start), "ms"))

@@ -7,12 +7,13 @@ Vulkan 1.3: kernels reach memory by address, so there are no descriptors; argume
 constants; one timeline semaphore orders everything.
 
 `structs` and `api` are the library's vocabulary, `hardware` what is in the machine, `logical` a
-device with its queue, `memory`, `pipelines` and `recording` what is made on it, `device` the verbs
-of `Gpu`. Nothing outside this folder names a Vulkan type, and nothing is loaded before a device is
-asked for.
+device with its queue; `memory`, `transfer`, `pipelines` and `recording` are what is made on it, and
+`device` has the verbs of `Gpu`. Nothing outside this folder names a Vulkan type, and nothing is
+loaded before a device is asked for.
 """
 
-from edgequant.device import Entry
+from edgequant.device import Choice, Entry
+from edgequant.device.listing import Listing
 from edgequant.device.protocol import Device
 from edgequant.errors import DeviceError
 
@@ -41,16 +42,26 @@ def _worthwhile() -> bool:
     return any(not (device.lacking or device.computes_on_cpu) for device in found() or ())
 
 
-def _open(index: str) -> Device:
+def _open(index: str, choice: Choice) -> Device:
     """Open a device; it stays open until Python ends, when its compiled kernels are kept."""
     import atexit
 
     from edgequant.device.gpu import GpuDevice
-    from edgequant.device.vulkan.device import open_gpu
+    from edgequant.device.self_test import SelfTest
+    from edgequant.device.vulkan.device import notes_file, open_gpu
 
     gpu = open_gpu(index)
     atexit.register(gpu.close)
-    return GpuDevice(f"vulkan:{index}" if index else "vulkan", gpu)
+    name = f"vulkan:{index}" if index else "vulkan"
+    ensure = SelfTest(gpu, name, notes_file(gpu.hardware)).ensure
+    return GpuDevice(name, gpu, cache=choice.cache or "f16", exact=choice.exact, ensure=ensure)
+
+
+def _listed() -> tuple[Listing, ...]:
+    """Describe each device of this machine."""
+    from edgequant.device.vulkan.listing import describe
+
+    return describe() if _missing() is None else ()
 
 
 DEVICE = Entry(
@@ -59,5 +70,7 @@ DEVICE = Entry(
     missing=_missing,
     open=_open,
     observes=True,
+    caches=("f16", "q8_0", "f32"),
     worthwhile=_worthwhile,
+    listed=_listed,
 )

@@ -50,8 +50,8 @@ _TYPES: dict[str, Any] = {
     "p": c_void_p,
 }
 PROTOTYPES = {
-    "vkEnumerateInstanceVersion": "ip",
     "vkEnumerateInstanceExtensionProperties": "ispp",
+    "vkEnumerateInstanceLayerProperties": "ipp",
     "vkCreateInstance": "ippp",
     "vkDestroyInstance": "vpp",
     "vkEnumeratePhysicalDevices": "ippp",
@@ -128,6 +128,10 @@ class Functions:
         function = CFUNCTYPE(*(_TYPES[letter] for letter in PROTOTYPES[name]))(address)
         setattr(self, name, function)
         return function
+
+    def of_device(self, device: int) -> "Functions":
+        """Return a device's functions, which reach the driver without a detour."""
+        return Functions(lambda name: self.vkGetDeviceProcAddr(device, name))
 
 
 class Library:

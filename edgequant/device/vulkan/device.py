@@ -1,5 +1,6 @@
 """The Vulkan host: implements `Gpu` with buffers that have addresses, and recordings."""
 
+import hashlib
 from collections.abc import Sequence
 from ctypes import string_at
 from itertools import count
@@ -10,11 +11,11 @@ from edgequant.device.protocol import Adopted, Buffer, Place, Recording, Ticket
 from edgequant.device.vulkan.hardware import Hardware, found
 from edgequant.device.vulkan.logical import Logical
 from edgequant.device.vulkan.memory import Block, Memory
-from edgequant.device.vulkan.pipelines import Pipelines, cache_folder
+from edgequant.device.vulkan.pipelines import Pipelines, cache_folder, shipped_kernels
 from edgequant.device.vulkan.recording import Encoded
+from edgequant.device.vulkan.transfer import Transfer
 from edgequant.errors import DeviceError
 from edgequant.graph.launch import Dispatch
-from edgequant.shipped import shipped
 
 T = TypeVar("T")
 
@@ -37,10 +38,9 @@ class VulkanGpu:
         self.description = f"{hardware.name}, {hardware.driver}, Vulkan {major}.{minor}"
         self._logical = Logical(hardware)
         self._memory = Memory(self._logical)
+        self._transfer = Transfer(self._logical, self._memory)
         self._pipelines = Pipelines(
-            self._logical,
-            shaders or shipped("shaders") / "generated" / "spirv",
-            cache or cache_folder(),
+            self._logical, shaders or shipped_kernels(), cache or cache_folder()
         )
         self._numbers = count(1)
         self._blocks: dict[Buffer, Block] = {}
@@ -54,23 +54,29 @@ class VulkanGpu:
 
     def adopt(self, ranges: Sequence[memoryview], progress: Adopted) -> Sequence[Buffer]:
         """Make ranges of mapped files readable by kernels; see `Gpu`."""
-        blocks, copied = [], []
-        for content in ranges:
-            block = self._memory.adopt(content) if self.in_place and content.nbytes else None
-            if block is None:
-                block = self._memory.allocate(content.nbytes, Place.DEVICE)
-                copied.append((block, content))
-            else:
-                progress(content.nbytes)
-            blocks.append(self._keep(self._blocks, block))
-        if copied:
-            self._memory.upload(copied, progress)
-        return blocks
+        blocks: list[Block] = []
+        copied: list[tuple[Block, memoryview]] = []
+        try:
+            for content in ranges:
+                block = self._memory.adopt(content) if self.in_place and content.nbytes else None
+                if block is None:
+                    block = self._memory.allocate(content.nbytes, Place.DEVICE)
+                    copied.append((block, content))
+                else:
+                    progress(content.nbytes)
+                blocks.append(block)
+            if copied:
+                self._transfer.upload(copied, progress)
+        except BaseException:
+            for block in blocks:
+                self._memory.free(block)
+            raise
+        return [self._keep(self._blocks, block) for block in blocks]
 
     def alloc(self, nbytes: int, place: Place = Place.DEVICE) -> Buffer:
         """Return a zeroed buffer; see `Gpu`."""
         block = self._memory.allocate(nbytes, place)
-        self._memory.zero(block)
+        self._transfer.zero(block)
         return self._keep(self._blocks, block)
 
     def address(self, buffer: Buffer) -> int:
@@ -107,12 +113,12 @@ class VulkanGpu:
     def write(self, buffer: Buffer, content: bytes | memoryview, offset: int = 0) -> None:
         """Copy bytes into a buffer."""
         self._logical.wait_all()
-        self._memory.write(self._within(buffer, len(content), offset), content, offset)
+        self._transfer.write(self._within(buffer, len(content), offset), content, offset)
 
     def read(self, buffer: Buffer, nbytes: int, offset: int = 0) -> bytes:
         """Return bytes of a buffer."""
         self._logical.wait_all()
-        return self._memory.read(self._within(buffer, nbytes, offset), nbytes, offset)
+        return self._transfer.read(self._within(buffer, nbytes, offset), nbytes, offset)
 
     def peek(self, buffer: Buffer, nbytes: int, offset: int = 0) -> bytes:
         """Return bytes of a READBACK buffer as they are now."""
@@ -126,6 +132,7 @@ class VulkanGpu:
         for block in self._blocks.values():
             self._memory.free(block)
         self._encoded, self._blocks, self._timed = {}, {}, {}
+        self._transfer.close()
         self._pipelines.close()
         self._logical.close()
 
@@ -139,6 +146,15 @@ class VulkanGpu:
         if not 0 <= offset <= offset + nbytes <= block.nbytes:
             raise ValueError(f"bytes {offset} to {offset + nbytes} of a buffer of {block.nbytes}")
         return block
+
+
+def notes_file(hardware: Hardware, shaders: Path | None = None, cache: Path | None = None) -> Path:
+    """Return where to keep what is known of a device: another file for other drivers or kernels."""
+    kernels = hashlib.sha256()
+    for path in sorted((shaders or shipped_kernels()).glob("*.spv")):
+        kernels.update(path.name.encode() + path.read_bytes())
+    name = f"{hardware.uuid}-{hardware.driver_key}-{kernels.hexdigest()[:16]}.json"
+    return (cache or cache_folder()) / name
 
 
 def open_gpu(index: str = "", *, shaders: Path | None = None) -> VulkanGpu:

@@ -4,6 +4,7 @@ Devices are numbered with hardware before drivers that compute on the CPU. Nothi
 anything on a device.
 """
 
+import sys
 from collections.abc import Callable, Sequence
 from ctypes import byref, c_uint32, c_void_p
 from ctypes import c_char_p as text
@@ -122,8 +123,8 @@ def create_instance(
 ) -> int:
     """Return an instance, or 0 where no driver is installed."""
     f = library.functions(0)
-    there = _all(vk.ExtensionProperties, f.vkEnumerateInstanceExtensionProperties, None)
-    portable = _PORTABILITY in {e.name.decode() for e in there}
+    # Asking for the list makes the loader load every driver, twice; only Apple's need the answer.
+    portable = sys.platform == "darwin" and _PORTABILITY in _instance_extensions(f)
     wanted = (*extensions, *([_PORTABILITY] if portable else ()))
     info = vk.InstanceCreateInfo(
         flags=1 if portable else 0,
@@ -139,6 +140,11 @@ def create_instance(
         return 0
     check(result, "starting Vulkan")
     return instance.value or 0
+
+
+def _instance_extensions(f: Functions) -> set[str]:
+    there = _all(vk.ExtensionProperties, f.vkEnumerateInstanceExtensionProperties, None)
+    return {extension.name.decode() for extension in there}
 
 
 def enumerate_devices(f: Functions, instance: int) -> tuple[Hardware, ...]:

@@ -7,7 +7,7 @@ from ctypes import byref, c_float, c_uint64, c_void_p
 from typing import Any
 
 from edgequant.device.vulkan import structs as vk
-from edgequant.device.vulkan.api import TIMEOUT, Functions, check
+from edgequant.device.vulkan.api import TIMEOUT, check
 from edgequant.device.vulkan.hardware import MATRIX, Hardware, feature_chain, texts
 
 _SLICE = 100_000_000  # nanoseconds of one wait, so that Ctrl-C is met between two
@@ -21,8 +21,7 @@ class Logical:
     def __init__(self, hardware: Hardware) -> None:
         self.hardware = hardware
         self.device = _create(hardware)
-        lookup = hardware.functions.vkGetDeviceProcAddr
-        self.f = f = Functions(lambda name: lookup(self.device, name))
+        self.f = f = hardware.functions.of_device(self.device)
         queue = c_void_p()
         f.vkGetDeviceQueue(self.device, hardware.family, 0, byref(queue))
         self.queue = queue.value

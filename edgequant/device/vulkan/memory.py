@@ -1,19 +1,16 @@
-"""Buffers: where their memory lies, how bytes get there and back, how mapped files are adopted."""
+"""Buffers: where their memory lies, and mapped files as buffers."""
 
-from collections import deque
-from collections.abc import Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from ctypes import byref, c_uint64, c_void_p, memmove, memset, string_at
+from ctypes import byref, c_uint64, c_void_p
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from edgequant.device.protocol import Adopted, Place
+from edgequant.device.protocol import Place
 from edgequant.device.vulkan import structs as vk
 from edgequant.device.vulkan.api import OUT_OF_DEVICE_MEMORY, OUT_OF_HOST_MEMORY, check
 from edgequant.device.vulkan.hardware import BUDGET
-from edgequant.device.vulkan.logical import Commands, Logical
+from edgequant.device.vulkan.logical import Logical
 from edgequant.errors import DeviceError
 
 _LOCAL, _VISIBLE, _COHERENT, _CACHED = 1, 2, 4, 8
@@ -26,7 +23,6 @@ _PLACES: dict[Place, tuple[int, tuple[int, ...]]] = {
 }
 _USAGE = 0x1 | 0x2 | 0x20 | 0x20000  # copied from and to, storage, has an address
 _HOST_ALLOCATION = 0x80  # the kind of handle that is a pointer
-STAGING, STAGES = 16 << 20, 4  # bytes of a staging buffer, and how many
 _IN_MEMORY = (OUT_OF_HOST_MEMORY, OUT_OF_DEVICE_MEMORY)
 
 
@@ -103,42 +99,13 @@ class Memory:
         self._logical.destroy("Buffer", block.buffer)
         self._f.vkFreeMemory(self._device, block.memory, None)
 
-    def zero(self, block: Block) -> None:
-        """Fill a buffer with zeros."""
-        if block.host:
-            memset(block.host, 0, block.nbytes)
-            return
-        commands = self._begin()
-        self._f.vkCmdFillBuffer(commands.handle, block.buffer, 0, 2**64 - 1, 0)
-        self._finish(commands)
-
-    def write(self, block: Block, content: bytes | memoryview, offset: int) -> None:
-        """Copy bytes into a buffer that nothing uses."""
-        if block.host:
-            memmove(block.host + offset, _address(content), len(content))
-            return
-        staging = self.allocate(max(1, len(content)), Place.UPLOAD)
-        memmove(staging.host, _address(content), len(content))
-        self._copy(staging, 0, block, offset, len(content))
-        self.free(staging)
-
-    def read(self, block: Block, nbytes: int, offset: int) -> bytes:
-        """Return bytes of a buffer that nothing uses."""
-        if block.host:
-            return string_at(block.host + offset, nbytes)
-        staging = self.allocate(max(1, nbytes), Place.READBACK)
-        self._copy(block, offset, staging, 0, nbytes)
-        content = string_at(staging.host, nbytes)
-        self.free(staging)
-        return content
-
     def adopt(self, content: memoryview) -> Block | None:
         """Make a buffer of mapped memory where it lies, or return None if the driver refuses.
 
         Memory is imported by pages: the buffer's address is that of the first byte asked for.
         """
         page = self._logical.hardware.import_alignment
-        start = _address(content)
+        start = address_of(content)
         skip = start % page
         span = -(-(skip + content.nbytes) // page) * page
         properties = vk.HostPointerProperties()
@@ -163,45 +130,6 @@ class Memory:
             return None
         block = self._bound(buffer, memory.value, span, 0)
         return Block(block.buffer, block.memory, content.nbytes, block.address + skip, start)
-
-    def upload(self, blocks: Sequence[tuple[Block, memoryview]], progress: Adopted) -> None:
-        """Copy mapped files into buffers: threads fill some staging buffers, others are drained."""
-        stages = [
-            (self.allocate(STAGING, Place.UPLOAD), Commands(self._logical)) for _ in range(STAGES)
-        ]
-        tickets = [0] * STAGES
-        filling: deque[tuple[int, Future[Any], Block, int, int]] = deque()
-
-        def drain() -> None:
-            stage, filled, block, offset, nbytes = filling.popleft()
-            filled.result()
-            staging, commands = stages[stage]
-            commands.begin(again=False)
-            region = vk.BufferCopy(source=0, target=offset, nbytes=nbytes)
-            self._f.vkCmdCopyBuffer(commands.handle, staging.buffer, block.buffer, 1, byref(region))
-            commands.end()
-            tickets[stage] = self._logical.submit(commands)
-            progress(nbytes)
-
-        pieces = (
-            (block, _address(content) + start, start, min(STAGING, content.nbytes - start))
-            for block, content in blocks
-            for start in range(0, content.nbytes, STAGING)
-        )
-        with ThreadPoolExecutor(STAGES) as threads:
-            for number, (block, source, offset, nbytes) in enumerate(pieces):
-                if len(filling) == STAGES:
-                    drain()
-                stage = number % STAGES
-                self._logical.wait(tickets[stage])
-                filled = threads.submit(memmove, stages[stage][0].host, source, nbytes)
-                filling.append((stage, filled, block, offset, nbytes))
-            while filling:
-                drain()
-        self._logical.wait_all()
-        for staging, commands in stages:
-            commands.free()
-            self.free(staging)
 
     def _buffer(self, nbytes: int, imported: int = 0) -> tuple[int, Any]:
         info = vk.BufferCreateInfo(nbytes=-(-max(nbytes, 1) // 16) * 16, usage=_USAGE)
@@ -236,24 +164,6 @@ class Memory:
         order = {f: rank for rank, f in enumerate(ranking)}
         return sorted(able, key=lambda i: order.get(flags[i], len(order)))
 
-    def _begin(self) -> Commands:
-        commands = Commands(self._logical)
-        commands.begin(again=False)
-        return commands
-
-    def _finish(self, commands: Commands) -> None:
-        commands.end()
-        self._logical.wait(self._logical.submit(commands))
-        commands.free()
-
-    def _copy(self, source: Block, start: int, target: Block, offset: int, nbytes: int) -> None:
-        if not nbytes:
-            return
-        commands = self._begin()
-        region = vk.BufferCopy(source=start, target=offset, nbytes=nbytes)
-        self._f.vkCmdCopyBuffer(commands.handle, source.buffer, target.buffer, 1, byref(region))
-        self._finish(commands)
-
     def _no_memory(self, nbytes: int) -> DeviceError:
         free, size = self.room()
         has = f"{size:,} bytes" if free is None else f"{free:,} of {size:,} bytes free"
@@ -264,6 +174,6 @@ class Memory:
         )
 
 
-def _address(content: bytes | memoryview) -> int:
+def address_of(content: bytes | memoryview) -> int:
     """Return where bytes lie in memory."""
     return int(np.frombuffer(content, np.uint8).ctypes.data) if len(content) else 0

@@ -4,6 +4,7 @@ import hashlib
 import os
 import sys
 import tempfile
+from collections import deque
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -14,6 +15,7 @@ from edgequant.device.vulkan import structs as vk
 from edgequant.device.vulkan.api import RESULTS, check
 from edgequant.device.vulkan.logical import Logical
 from edgequant.errors import DeviceError
+from edgequant.shipped import shipped
 
 Key = tuple[str, tuple[int, ...]]  # kernel, constants
 _COMPUTE = 0x20  # shader stage
@@ -43,8 +45,7 @@ class Pipelines:
         if not missing:
             return
         with ThreadPoolExecutor(min(len(missing), os.cpu_count() or 1)) as threads:
-            compiled = zip(missing, threads.map(self._compile, missing), strict=True)
-            self._compiled.update(compiled)
+            deque(threads.map(self._keep, missing), maxlen=0)
 
     def __getitem__(self, key: Key) -> int:
         """Return the pipeline of a kernel that was compiled."""
@@ -58,6 +59,9 @@ class Pipelines:
             self._logical.destroy("Pipeline", handle)
         self._logical.destroy("PipelineCache", self._cache)
         self._logical.destroy("PipelineLayout", self.layout)
+
+    def _keep(self, key: Key) -> None:
+        self._compiled[key] = self._compile(key)
 
     def _compile(self, key: Key) -> int:
         kernel, constants = key
@@ -123,6 +127,11 @@ class Pipelines:
         except OSError:
             Path(name).unlink(missing_ok=True)
             raise
+
+
+def shipped_kernels() -> Path:
+    """Return the folder of the compiled kernels that ship with the package."""
+    return shipped("shaders") / "generated" / "spirv"
 
 
 def cache_folder() -> Path:

@@ -112,10 +112,15 @@ Features13 = _info(53, "bits:I15")
 FeaturesCooperativeMatrix = _info(1000506000, "bits:I2")
 FEATURES: dict[type[Info], dict[str, int]] = {  # names of bits
     Features10: {"shaderInt64": 40, "shaderInt16": 41},
-    Features11: {"storageBuffer16BitAccess": 0, "uniformAndStorageBuffer16BitAccess": 1},
+    Features11: {
+        "storageBuffer16BitAccess": 0,
+        "uniformAndStorageBuffer16BitAccess": 1,
+        "storagePushConstant16": 2,
+    },
     Features12: {
         "storageBuffer8BitAccess": 2,
         "uniformAndStorageBuffer8BitAccess": 3,
+        "storagePushConstant8": 4,
         "shaderFloat16": 7,
         "shaderInt8": 8,
         "scalarBlockLayout": 31,

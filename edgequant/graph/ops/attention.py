@@ -7,6 +7,8 @@ import numpy as np
 
 from edgequant.formats.matrix import Matrix
 from edgequant.graph.graph import Shape
+from edgequant.graph.kernels import attention
+from edgequant.graph.launch import Call, Launch
 from edgequant.graph.op import Array, Step
 
 SCORES = 1 << 18  # held at a time where that leaves FEWEST tokens: 1 MiB of float32, as caches like
@@ -57,6 +59,13 @@ class Attention:
                 mixed /= scores.sum(axis=-1, keepdims=True)
                 out[start:stop, head] = mixed.reshape(stop - start, group, self.head_dim)
         return out.reshape(tokens, -1)
+
+    def launch(self, call: Call) -> tuple[Launch, ...]:
+        """One launch, or two where the context is split."""
+        group = self.heads // self.heads_kv
+        return attention.launches(
+            call, attention.Heads(self.layer, self.heads_kv, group, self.head_dim)
+        )
 
 
 def _future(run: int) -> Array:

@@ -5,6 +5,9 @@ from dataclasses import dataclass
 
 from edgequant.formats.matrix import Matrix
 from edgequant.graph.graph import Shape
+from edgequant.graph.kernels import matmul, matvec
+from edgequant.graph.kernels.linear import Linear as LinearKernel
+from edgequant.graph.launch import Call, Launch
 from edgequant.graph.op import Array, Step
 from edgequant.graph.ops.add import Add
 from edgequant.graph.ops.bias import Bias
@@ -56,3 +59,10 @@ class FusedLinear:
         if self.residual:
             out = Add().reference((out, inputs[1]), (), step)
         return out
+
+    def launch(self, call: Call) -> tuple[Launch, ...]:
+        """Return a mat-vec for few tokens, a matrix product for more."""
+        linear = LinearKernel(self.columns, self.rows, self.bias, self.gated, self.residual)
+        if call.inputs[0][0] <= matvec.MOST_TOKENS:
+            return matvec.launches(call, linear)
+        return matmul.launches(call, linear)

@@ -42,4 +42,4 @@ class RmsNorm:
     def launch(self, call: Call) -> tuple[Launch, ...]:
         """Return the kernel `rms_norm`."""
         vector.check("rms_norm", call)
-        return rms_norm.launches(call.inputs[0], self.width, self.epsilon, call.limits)
+        return rms_norm.launches(call, self.width, self.epsilon)

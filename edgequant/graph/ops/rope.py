@@ -9,6 +9,8 @@ import numpy as np
 from edgequant.blocks import Floats
 from edgequant.formats.matrix import Matrix
 from edgequant.graph.graph import Shape
+from edgequant.graph.kernels import rotate_store
+from edgequant.graph.launch import Call, Launch
 from edgequant.graph.op import Array, Step
 
 
@@ -22,6 +24,12 @@ def frequencies(base: float, head_dim: int, stretch: float = 1.0) -> Floats:
     exponent = np.arange(0, head_dim, 2, dtype=np.float32) / np.float32(head_dim)
     power = np.power(np.float64(np.float32(base)), exponent.astype(np.float64)).astype(np.float32)
     return np.float32(1) / power / np.float32(stretch)
+
+
+@lru_cache(maxsize=4)
+def frequency_table(base: float, head_dim: int, stretch: float) -> bytes:
+    """Return `frequencies` as kernels take them; all layers of a model take the same."""
+    return frequencies(base, head_dim, stretch).tobytes()
 
 
 @lru_cache(maxsize=4)
@@ -77,3 +85,13 @@ class Rope:
         out[first] = a * cos - b * sin
         out[second] = b * cos + a * sin
         return out.reshape(x.shape)
+
+    def launch(self, call: Call) -> tuple[Launch, ...]:
+        """One launch, of queries alone, as far as the kernel is concerned."""
+        return rotate_store.launches(
+            call,
+            rotate_store.Heads(call.inputs[0][1] // self.head_dim, 0, self.head_dim),
+            frequencies=frequency_table(self.base, self.head_dim, self.stretch),
+            interleaved=self.interleaved,
+            factors=bool(call.weights),
+        )

@@ -5,9 +5,11 @@ from dataclasses import dataclass
 
 from edgequant.formats.matrix import Matrix
 from edgequant.graph.graph import Shape
+from edgequant.graph.kernels import rotate_store
+from edgequant.graph.launch import Call, Launch
 from edgequant.graph.op import Array, Step
 from edgequant.graph.ops.rms_norm import RmsNorm
-from edgequant.graph.ops.rope import Rope
+from edgequant.graph.ops.rope import Rope, frequency_table
 from edgequant.graph.ops.store_kv import StoreKV
 
 
@@ -64,3 +66,14 @@ class RotateStore:
         store = StoreKV(self.layer, self.heads_kv, self.head_dim)
         store.reference((keys, values), (), step)
         return queries
+
+    def launch(self, call: Call) -> tuple[Launch, ...]:
+        """One launch."""
+        return rotate_store.launches(
+            call,
+            rotate_store.Heads(self.heads, self.heads_kv, self.head_dim, self.layer),
+            frequencies=frequency_table(self.base, self.head_dim, self.stretch),
+            interleaved=self.interleaved,
+            epsilon=self.norms,
+            factors=self.frequencies,
+        )

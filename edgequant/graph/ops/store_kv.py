@@ -7,6 +7,8 @@ import numpy as np
 
 from edgequant.formats.matrix import Matrix
 from edgequant.graph.graph import Shape
+from edgequant.graph.kernels import rotate_store
+from edgequant.graph.launch import Call, Launch
 from edgequant.graph.op import Array, Step
 
 
@@ -34,3 +36,9 @@ class StoreKV:
         for cache, x in zip(step.cache[self.layer], inputs, strict=True):
             cache[place] = x.reshape(-1, self.heads_kv, self.head_dim)
         return np.empty(0, np.float32)
+
+    def launch(self, call: Call) -> tuple[Launch, ...]:
+        """One launch, without queries and rotation."""
+        return rotate_store.launches(
+            call, rotate_store.Heads(0, self.heads_kv, self.head_dim, self.layer)
+        )

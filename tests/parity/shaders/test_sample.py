@@ -16,6 +16,7 @@ from edgequant.runtime.sampler import candidates
 
 pytestmark = pytest.mark.device
 
+DRAWS = 4096
 FLAT = 1e9  # a temperature at which all that is kept is as likely
 
 
@@ -148,20 +149,28 @@ def test_top_p_of_a_large_vocabulary(gpu: Gpu, rng: np.random.Generator) -> None
 def test_how_often(
     gpu: Gpu, sampling: Sampling, temperature: float, rng: np.random.Generator
 ) -> None:
-    """Chi-square of 2,048 draws: five standard deviations above its mean is beyond 1 in 100,000."""
+    """Chi-square of the draws within five deviations of its mean, and how likely they are of four.
+
+    The second sees what is amiss with all of them at once, such as a wrong temperature.
+    """
     logits = (1.5 * rng.standard_normal(60)).astype(np.float32)
     sampling = replace(sampling, temperature=temperature, seed=5)
     ids, chances = candidates(logits, sampling, ())
-    drawn = draw(gpu, logits, sampling, 2048)
+    drawn = draw(gpu, logits, sampling, DRAWS)
     counts = np.bincount(drawn, minlength=60)
     assert counts.sum() == counts[ids].sum()
-    wanted = 2048 * chances
+    wanted = DRAWS * chances
     common = wanted >= 5  # the rare ones count as one class
     seen, wanted = (np.append(a[common], a[~common].sum()) for a in (counts[ids], wanted))
     seen, wanted = seen[wanted > 0], wanted[wanted > 0]
     freedom = len(wanted) - 1
     chi2 = float(np.sum((seen - wanted) ** 2 / wanted))
     assert chi2 <= freedom + 5 * np.sqrt(2 * freedom)
+    likely = np.zeros(60)
+    likely[ids] = np.log(chances)
+    mean = chances @ likely[ids]
+    deviation = np.sqrt(max(0, chances @ likely[ids] ** 2 - mean**2))
+    assert abs(likely[drawn].mean() - mean) <= 4 * deviation / np.sqrt(DRAWS) + 1e-12
 
 
 def test_the_seed_and_the_number_give_the_token(gpu: Gpu, rng: np.random.Generator) -> None:

@@ -5,6 +5,8 @@ import pytest
 from run_op import encoded, nmse, reference, run_op
 
 from edgequant.device.protocol import Gpu
+from edgequant.errors import UnsupportedError
+from edgequant.graph.kernels import matmul, matvec
 from edgequant.graph.ops.add import Add
 from edgequant.graph.ops.bias import Bias
 from edgequant.graph.ops.gate import Gate
@@ -74,3 +76,50 @@ def test_rms_norm_of_heads(gpu: Gpu, width: int, heads: int, rng: np.random.Gene
     weight = encoded(rng.standard_normal(width, np.float32))
     ran = run_op(gpu, op, [x], [weight], bucket=16)
     assert nmse(ran.out, reference(op, [x], [weight]).out) < BOUND
+
+
+@pytest.mark.parametrize("tokens", [1, 8])
+@pytest.mark.parametrize("width", [32, 96, 2048, 4128])
+def test_rms_norm_rounded_to_int8(
+    gpu: Gpu, width: int, tokens: int, rng: np.random.Generator
+) -> None:
+    op = RmsNorm(width, 1e-5)
+    x = rng.standard_normal((tokens, width), np.float32) * np.float32(3)
+    x[0, :32] = 0  # a block whose scale is zero
+    weight = encoded(rng.standard_normal(width, np.float32))
+    wanted = matvec.quantized(tokens, width, -1, writes=True)
+    ran = run_op(gpu, op, [x], [weight], wants=[wanted])
+    assert nmse(ran.out, reference(op, [x], [weight]).out) < BOUND
+    quants = ran.derived["q8"][: tokens * width].view(np.int8).reshape(-1, 32)
+    scales = ran.derived["q8"][tokens * width :].view([("d", "<f4"), ("sums", "<i2", 2)])
+    blocks = ran.out.reshape(-1, 32)
+    np.testing.assert_allclose(scales["d"], np.abs(blocks).max(1) / 127, 1e-6)
+    # Half a step, and what a division that is off by a unit in the last place can turn.
+    assert np.all(np.abs(quants * scales["d"][:, None] - blocks) <= 0.5001 * scales["d"][:, None])
+    np.testing.assert_array_equal(scales["sums"], quants.reshape(-1, 2, 16).sum(2))
+
+
+@pytest.mark.parametrize("width", [64, 1024, 4160])
+def test_rms_norm_rounded_to_half(gpu: Gpu, width: int, rng: np.random.Generator) -> None:
+    op = RmsNorm(width, 1e-5)
+    x = rng.standard_normal((9, width), np.float32)
+    weight = encoded(rng.standard_normal(width, np.float32))
+    wanted = matmul.halves(width, 16, -1)
+    ran = run_op(gpu, op, [x], [weight], bucket=16, wants=[wanted])
+    shuffled = ran.derived["half"].view(np.float16).reshape(16, -1, 2, 2)
+    halves = shuffled.swapaxes(2, 3).reshape(16, width)[:9]
+    np.testing.assert_array_equal(halves, ran.out.astype(np.float16))
+
+
+def test_roundings_that_do_not_fit_are_left_to_others(gpu: Gpu, rng: np.random.Generator) -> None:
+    x = rng.standard_normal((1, 48), np.float32)
+    weight = encoded(np.ones(48, np.float32))
+    wants = [matvec.quantized(1, 48, -1, writes=True), matmul.halves(48, 1, -1)]
+    assert not run_op(gpu, RmsNorm(48, 1e-5), [x], [weight], wants=wants).derived
+
+
+@pytest.mark.parametrize("op", [RmsNorm(32, 1e-5), Bias(32)])
+def test_a_vector_in_another_format_is_refused(gpu: Gpu, op: RmsNorm | Bias) -> None:
+    weight = encoded(np.ones(32, np.float32), "F16")
+    with pytest.raises(UnsupportedError, match="F32, not as F16"):
+        run_op(gpu, op, [np.ones((1, 32), np.float32)], [weight])

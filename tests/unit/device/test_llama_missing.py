@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from edgequant.device import llama, open_device
+from edgequant.device import Choice, llama, open_device
 from edgequant.errors import DeviceError
 
 OLD = """
@@ -62,7 +62,7 @@ def test_an_import_that_fails(
 @pytest.mark.parametrize("index", ["0", "513", "-1", "x", "1.5", "²"])
 def test_a_number_of_threads_that_is_none(index: str) -> None:
     with pytest.raises(DeviceError, match="a number of threads, 1 to 512"):
-        llama.DEVICE.open(index)
+        llama.DEVICE.open(index, Choice())
 
 
 def test_amx_turns_repacking_off() -> None:

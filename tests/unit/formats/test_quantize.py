@@ -181,7 +181,7 @@ def test_the_work_needs_little_room(fmt: QuantFormat, rng: np.random.Generator) 
     decoded = dequantize(fmt, encoded)
     _, decoding = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    assert encoding - encoded.nbytes < 12 * 4 * ENCODE_WEIGHTS
+    assert encoding - encoded.nbytes < 16 * 4 * ENCODE_WEIGHTS
     assert decoding - encoded.nbytes - decoded.nbytes < 3 * 4 * DECODE_WEIGHTS
 
 

@@ -133,7 +133,7 @@ def test_signed_codes_lose_little_and_sweeps_help(
     totals = []
     for sweeps in (0, 1, 3):
         fit = SymmetricFit(x, ones_like(x), SIX_BITS)
-        found = signed_codes(fit, fit.search(search), codes, sweeps=sweeps)
+        found = signed_codes(fit, fit.nearest(fit.search(search)), codes, sweeps=sweeps)
         assert (found.scales == np.clip(np.rint(found.scales), codes.low, codes.high)).all()
         totals.append(error(fit, (found.d[:, None] * found.scales).reshape(-1)).sum())
     assert totals[2] <= totals[1] < totals[0]
@@ -145,7 +145,7 @@ def test_more_aims_for_d_never_lose_more(rng: np.random.Generator) -> None:
     for aims in ((-32.0,), (-32.0, -31.0, -29.0, 30.0, 31.0)):
         fit = SymmetricFit(x, ones_like(x), SIX_BITS)
         scale = fit.search(Search(fan((-33, -32))))
-        found = signed_codes(fit, scale, SignedRange(16, -32, 31, aims), sweeps=0)
+        found = signed_codes(fit, fit.nearest(scale), SignedRange(16, -32, 31, aims), sweeps=0)
         totals.append(error(fit, (found.d[:, None] * found.scales).reshape(-1)).sum())
     assert totals[1] < totals[0]
 

@@ -18,7 +18,7 @@ from edgequant.gguf.writer import open_output
 from edgequant.model.overrides import Overrides, read_overrides
 from edgequant.model.recipes import RECIPES
 from edgequant.model.sensitivity import sensitivities
-from edgequant.stages.measure import fitting_formats, measure
+from edgequant.stages.measure import Trial, fitting_formats, measure
 from edgequant.stages.quantize import quantize
 from edgequant.stages.quantize_plan import Wish
 from edgequant.stages.quantize_report import QuantizeReport
@@ -226,7 +226,8 @@ def test_a_sample_measures_like_the_whole(rng: np.random.Generator, matrices: in
     q = (10 ** rng.uniform(-1, 1, (matrices, 256))).astype(np.float32)
     info = TensorInfo("a.weight", BLOCK_TYPES["F32"], (matrices, 600, 256))
     weight = Weight(info, x.view(np.uint8))
-    sample = measure(weight, ("Q4_K", "Q8_0"), q, "here")
+    trial = Trial(weight, ("Q4_K", "Q8_0"), q, "here")
+    sample = measure(trial)
     each = x.reshape(matrices, 600, 256).astype(np.float64)
     assert sample.energy == pytest.approx(np.mean(np.sum(each**2 * q[:, None], (1, 2))), rel=0.1)
     for name in ("Q4_K", "Q8_0"):
@@ -236,7 +237,7 @@ def test_a_sample_measures_like_the_whole(rng: np.random.Generator, matrices: in
             back = dequantize(find(name), encode(find(name), rows, weighing))
             lost += np.sum((back - m) ** 2 * weighing) / np.sum(m**2 * weighing)
         assert sample.errors[name] == pytest.approx(lost / matrices, rel=0.1)
-    assert measure(weight, ("Q4_K", "Q8_0"), q, "here") == sample
+    assert measure(trial) == sample
 
 
 @pytest.mark.parametrize(("columns", "count"), [(256, 7), (32, 6), (31, 1), (640, 6)])

@@ -1,0 +1,119 @@
+"""Mat-vec: one to eight tokens times a weight matrix, with what is fused to it.
+
+`matvec_{format}` multiplies float32 activations, `matvec_i8_{format}` activations that
+`quantize_activations` has rounded to int8, which is what gets near the speed of memory.
+"""
+
+from dataclasses import dataclass
+
+from edgequant.graph.kernels.compiled import INTEGERS, format_kernel
+from edgequant.graph.kernels.linear import Linear
+from edgequant.graph.launch import Arguments, Call, Kind, Launch, Operand
+
+MATVEC = Arguments(
+    "MatvecArgs",
+    (
+        ("x", "uint8_t"),
+        ("w", "uint8_t"),
+        ("up", "uint8_t"),
+        ("bias", "float"),
+        ("residual", "float"),
+        ("y", "float"),
+        ("made", "uint8_t"),
+    ),
+    tuple((name, "uint") for name in ("columns", "rows", "row_nbytes", "tokens")),
+)
+QUANTIZE_ACTIVATIONS = Arguments(
+    "QuantizeActivationsArgs",
+    (("x", "float"), ("made", "uint8_t")),
+    (("columns", "uint"), ("tokens", "uint")),
+)
+MOST_TOKENS = 8
+ROWS = 1  # of a team, as in lib/matvec.slang
+TOKENS = 4  # of the variant for several
+TAG = "q8"  # of int8 activations
+BLOCK = 32  # of them share a scale
+QUANTIZED_BY_WORKGROUP = 1024  # columns
+FEW_ROWS = 2048  # below, a row is split over two subgroups: one each would leave a GPU idle
+GRID_X = 1 << 15  # as in lib/matvec.slang
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """How a mat-vec is spread over threads; see lib/matvec.slang.
+
+    Attributes:
+        threads: of a workgroup.
+        team: threads that share rows, whole subgroups.
+        rows: of a team, as compiled.
+    """
+
+    threads: int
+    team: int
+    rows: int = ROWS
+
+
+def tune(call: Call, linear: Linear, *, rounds: bool = False) -> Tuning:
+    """Choose how a layer is spread over threads; `rounds`: its output is also wanted as int8."""
+    lanes = call.limits.subgroup
+    if rounds:
+        return Tuning(BLOCK // ROWS * lanes, lanes)
+    return Tuning(4 * lanes, lanes if linear.rows >= FEW_ROWS else 2 * lanes)
+
+
+def quantized(tokens: int, columns: int, index: int = 0, *, writes: bool = False) -> Operand:
+    """Return the operand of int8 activations of (tokens, columns); see lib/activations.slang."""
+    nbytes = tokens * columns * 5 // 4
+    return Operand(Kind.DERIVED, index, not writes, writes, nbytes, TAG)
+
+
+def launches(call: Call, linear: Linear, tuning: Tuning | None = None) -> tuple[Launch, ...]:
+    """Return the launches of a linear layer over at most 8 tokens.
+
+    Raises:
+        UnsupportedError: no kernel decodes the weight's format.
+    """
+    tokens, weight, lanes = call.inputs[0][0], call.weights[0], call.limits.subgroup
+    integers = call.limits.integer_dot and not call.exact and weight.name in INTEGERS
+    rounding = linear.rows % BLOCK == 0 and BLOCK // ROWS * lanes <= call.limits.workgroup
+    wanted = [o for o in call.wants if rounding and o.tag == TAG]
+    tuning = tuning or tune(call, linear, rounds=bool(wanted))
+    workgroups = -(-linear.rows // (tuning.threads // tuning.team * tuning.rows))
+    kernel = format_kernel("matvec_i8" if integers else "matvec", weight)
+    multiply = Launch(
+        kernel if tokens == 1 else f"{kernel}_{TOKENS}",
+        (
+            quantized(tokens, linear.columns) if integers else Operand(Kind.INPUT),
+            *linear.matrices,
+            *linear.added,
+            Operand(Kind.OUTPUT, reads=False, writes=True),
+            wanted[0] if wanted else Operand(Kind.STEP),  # fills an empty place
+        ),
+        MATVEC.pack(
+            columns=linear.columns,
+            rows=linear.rows,
+            row_nbytes=weight.row_nbytes(linear.columns),
+            tokens=tokens,
+        ),
+        (
+            min(workgroups, GRID_X),
+            -(-workgroups // GRID_X),
+            1 if tokens == 1 else -(-tokens // TOKENS),
+        ),
+        (
+            tuning.threads,
+            tuning.team,
+            int(linear.gated),
+            int(linear.bias),
+            int(linear.residual),
+            int(bool(wanted)),
+        ),
+    )
+    return (_quantize(tokens, linear.columns), multiply) if integers else (multiply,)
+
+
+def _quantize(tokens: int, columns: int) -> Launch:
+    operands = (Operand(Kind.INPUT), quantized(tokens, columns, writes=True))
+    scalars = QUANTIZE_ACTIVATIONS.pack(columns=columns, tokens=tokens)
+    grid = (-(-columns // QUANTIZED_BY_WORKGROUP), tokens, 1)
+    return Launch("quantize_activations", operands, scalars, grid)

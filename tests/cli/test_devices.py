@@ -1,0 +1,83 @@
+"""`edgequant devices`, on this machine and on machines that are described."""
+
+import pytest
+import typed
+from fake_vulkan import FakeDevice, FakeVulkan
+
+from edgequant.device.vulkan import hardware
+
+
+@pytest.fixture
+def machine(monkeypatch, tmp_path):
+    """Return a function that puts Vulkan devices into this machine, or takes Vulkan away."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    hardware.found.cache_clear()
+
+    def put(*devices: FakeDevice, library: bool = True) -> None:
+        monkeypatch.setattr(hardware, "load", lambda: FakeVulkan(devices) if library else None)
+
+    yield put
+    hardware.found.cache_clear()
+
+
+def test_a_gpu_and_what_it_can_do(machine) -> None:
+    machine(FakeDevice("Software", kind=4), FakeDevice())
+    result = typed.invoke("devices")
+    assert result.exit_code == 0
+    assert result.stdout.startswith(
+        "vulkan:0  Fake 9000 (the choice of --device auto)\n"
+        "          discrete GPU, 8.00 GiB, UUID 000102030405060708090a0b0c0d0e0f\n"
+        "          fake, 1.2.3; Vulkan 1.3, subgroups of 32, matrices of 16 x 8 x 16, "
+        "int8 dot products\n"
+        "          self-test: not run yet; it runs when a model is loaded, or with --self-test\n"
+        "vulkan:1  Software\n"
+    )
+    assert "reads files in place" in result.stdout
+    assert "\ncpu       NumPy" in result.stdout
+
+
+def test_a_device_that_cannot_be_used_says_why(machine) -> None:
+    machine(FakeDevice("New"), FakeDevice("Old", api=(1, 2)))
+    lines = typed.invoke("devices").stdout.splitlines()
+    assert lines[4:6] == ["vulkan:1  Old", "          not used: it lacks Vulkan 1.3."]
+    assert not any("self-test" in line for line in lines[5:])
+
+
+def test_no_vulkan_at_all(machine) -> None:
+    machine(library=False)
+    result = typed.invoke("devices")
+    assert "vulkan" in result.stdout
+    assert "not here: no Vulkan library is installed (Debian: libvulkan1)." in result.stdout
+    assert "(the choice of --device auto)" in result.stdout
+
+
+def test_kernels_that_compute_nothing_fail_the_self_test(machine, monkeypatch) -> None:
+    monkeypatch.setattr("edgequant.stages.devices.names", lambda: ("F32", "Q4_0", "TQ1_0"))
+    machine(FakeDevice())
+    result = typed.invoke("devices", "--self-test")
+    assert result.exit_code == 1
+    (line,) = (line for line in result.stdout.splitlines() if "self-test" in line)
+    assert "FAILED for F32, random, 97 x 512 by 1 tokens: error 1.0e+00; Q4_0, " in line
+    assert "TQ1_0" not in line
+    assert typed.invoke("devices", "--self-test", "-q").stdout == ""
+
+
+def test_json(machine) -> None:
+    machine(FakeDevice())
+    report = typed.read_json("devices")
+    vulkan, cpu = report["devices"][0], report["devices"][-1]
+    assert vulkan == {
+        "name": "vulkan:0",
+        "auto": True,
+        "hardware": "Fake 9000",
+        "driver": "fake, 1.2.3",
+        "kind": "discrete GPU",
+        "uuid": bytes(range(16)).hex(),
+        "memory_bytes": 8 << 30,
+        "missing": None,
+        "abilities": [
+            "Vulkan 1.3", "subgroups of 32", "matrices of 16 x 8 x 16", "int8 dot products",
+        ],
+        "self_test": {},
+    }  # fmt: skip
+    assert (cpu["name"], cpu["self_test"], cpu["auto"]) == ("cpu", None, False)

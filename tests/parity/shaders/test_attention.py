@@ -1,0 +1,119 @@
+"""Attention against NumPy, over a cache that is rounded for both alike."""
+
+import numpy as np
+import pytest
+from run_op import loaded, nmse, reference, run_op, stored, without
+
+from edgequant.blocks import Floats
+from edgequant.device.protocol import Gpu
+from edgequant.graph.launch import Operand
+from edgequant.graph.ops.attention import Attention
+
+pytestmark = pytest.mark.device
+
+# Scores are sums of head_dim float32 products, in another order; their error, some 1e-6, is
+# relative in the weights: 1e-12 squared.
+FLOAT = 1e-11
+# Tiles hold keys and values as halves: exact from F16, from Q8_0 rounded. Matrices take queries and
+# weights as halves too. A rounding is 1.4e-4 in the mean, 2e-8 squared; a score of queries and keys
+# of deviation 1 is off by as much, and so are its weight and its value: 6e-8. Scores of larger
+# queries are off in proportion.
+HALF = 2e-7
+
+
+def rounded_cache(
+    rng: np.random.Generator, tokens: int, heads_kv: int, head_dim: int, cache_type: str
+) -> tuple[Floats, Floats]:
+    """Return keys and values, (tokens, heads_kv, head_dim), that the cache holds exactly."""
+    made = []
+    for _ in range(2):
+        drawn = rng.standard_normal((tokens, heads_kv, head_dim), np.float32)
+        raw = np.frombuffer(stored(drawn, tokens, cache_type), np.uint8)
+        made.append(loaded(raw, (heads_kv, head_dim), cache_type))
+    return made[0], made[1]
+
+
+def check(
+    gpu: Gpu,
+    rng: np.random.Generator,
+    shape: tuple[int, int, int],
+    past: int,
+    tokens: int,
+    cache_type: str = "F16",
+    bucket: int | None = None,
+    context: int | None = None,
+    peak: float = 1,
+    wants: tuple[Operand, ...] = (),
+) -> tuple[str, ...]:
+    """Compare; return the kernels that ran."""
+    heads, heads_kv, head_dim = shape
+    op = Attention(1, heads, heads_kv, head_dim)
+    cache = rounded_cache(rng, past + tokens, heads_kv, head_dim, cache_type)
+    q = peak * rng.standard_normal((tokens, heads * head_dim), np.float32)
+    inputs = [q, np.empty((tokens, 0), np.float32)]
+    wanted = reference(op, inputs, past=past, cache=cache)
+    kernels: list[str] = []
+    for limits in dict.fromkeys((gpu.limits, without(gpu.limits, cooperative_matrix=None))):
+        ran = run_op(
+            gpu, op, inputs, past=past, bucket=bucket, cache=cache, cache_type=cache_type,
+            context=context, capacity=max(context or 0, past + (bucket or tokens)) + 5,
+            limits=limits, wants=wants,
+        )  # fmt: skip
+        rounds = {
+            "attention_matrix": peak**2,
+            "attention_tiled": 1 if cache_type == "Q8_0" else 0,
+            "attention": 0,
+        }[ran.kernels[0].partition(f"_{cache_type.lower()}")[0]]
+        assert nmse(ran.out, wanted.out) < FLOAT + rounds * HALF
+        kernels += ran.kernels
+    return tuple(kernels)
+
+
+@pytest.mark.parametrize(
+    ("heads", "heads_kv", "head_dim", "cache_type"),
+    [
+        (2, 2, 16, "F16"),
+        (4, 1, 32, "Q8_0"),
+        (14, 2, 48, "F16"),
+        (8, 1, 64, "F16"),
+        (6, 2, 64, "Q8_0"),
+        (4, 1, 80, "F16"),
+        (4, 1, 64, "F32"),
+        (2, 2, 192, "F32"),
+        (2, 1, 96, "Q8_0"),
+        (4, 1, 128, "F16"),
+        (6, 2, 128, "Q8_0"),
+        (2, 1, 256, "F16"),
+    ],
+)
+def test_shapes(
+    gpu: Gpu, heads: int, heads_kv: int, head_dim: int, cache_type: str, rng: np.random.Generator
+) -> None:
+    for past, tokens in ((31, 1), (5, 9)):
+        check(gpu, rng, (heads, heads_kv, head_dim), past, tokens, cache_type)
+
+
+@pytest.mark.parametrize("past", [0, 1, 31, 257])
+def test_tokens(gpu: Gpu, past: int, rng: np.random.Generator) -> None:
+    for tokens in (*range(1, 10), 33, 64):
+        check(gpu, rng, (4, 2, 64), past, tokens)
+
+
+@pytest.mark.parametrize("past", [0, 1, 128, 600, 1023])
+@pytest.mark.parametrize("tokens", [1, 5])
+@pytest.mark.parametrize("cache_type", ["F16", "Q8_0"])
+def test_a_split_context(
+    gpu: Gpu, past: int, tokens: int, cache_type: str, rng: np.random.Generator
+) -> None:
+    kernels = check(gpu, rng, (4, 1, 32), past, tokens, cache_type, context=2048)
+    assert set(kernels) == {f"attention_{cache_type.lower()}", "attention_merge"}
+
+
+@pytest.mark.parametrize(("tokens", "bucket"), [(1, 8), (7, 8), (9, 64), (33, 64), (63, 64)])
+def test_padding(gpu: Gpu, tokens: int, bucket: int, rng: np.random.Generator) -> None:
+    check(gpu, rng, (6, 2, 64), 40, tokens, bucket=bucket)
+
+
+@pytest.mark.parametrize("tokens", [1, 9])
+def test_large_scores(gpu: Gpu, tokens: int, rng: np.random.Generator) -> None:
+    check(gpu, rng, (2, 1, 64), 100, tokens, peak=100)

@@ -1,0 +1,98 @@
+"""Mat-vec of every format against NumPy, in float32 and with int8 activations."""
+
+import numpy as np
+import pytest
+from run_op import encoded, nmse, reference, run_op, without
+from shader_weights import FORMATS, lengths, random_weight
+
+from edgequant.device.protocol import Gpu
+from edgequant.graph.kernels.compiled import INTEGERS
+from edgequant.graph.kernels.matvec import quantized
+from edgequant.graph.ops.fused_linear import FusedLinear
+
+pytestmark = pytest.mark.device
+
+# A sum of n products in another order errs by about sqrt(n) roundings of 6e-8 of a product, and
+# there are n products: n * (6e-8)^2 of the squares, 1e-12 at 288 columns; the scales' roundings are
+# fewer.
+FLOAT = 1e-11
+# One row's gate may be a sum that nearly cancels, whose error is that of its terms.
+CANCELLED = 1e-8
+
+
+@pytest.mark.parametrize("fmt", FORMATS)
+def test_float_activations(gpu: Gpu, fmt: str, rng: np.random.Generator) -> None:
+    for columns in lengths(fmt):
+        weight = random_weight(fmt, 33, columns, rng)
+        op, x = FusedLinear(columns, 33), rng.standard_normal((1, columns), np.float32)
+        ran = run_op(gpu, op, [x], [weight], exact=True)
+        assert ran.kernels == (f"matvec_{fmt.lower()}",)
+        assert nmse(ran.out, reference(op, [x], [weight]).out) < FLOAT
+
+
+@pytest.mark.parametrize("fmt", INTEGERS)
+def test_int8_activations(gpu: Gpu, fmt: str, rng: np.random.Generator) -> None:
+    limits = without(gpu.limits, integer_dot=True)
+    for columns in lengths(fmt):
+        weight = random_weight(fmt, 33, columns, rng)
+        op, x = FusedLinear(columns, 33), rng.standard_normal((1, columns), np.float32)
+        ran = run_op(gpu, op, [x], [weight], limits=limits)
+        assert ran.kernels == ("quantize_activations", f"matvec_i8_{fmt.lower()}")
+        # Against what the kernel sees, so that its own error does not hide behind the rounding's.
+        assert nmse(ran.out, reference(op, [_as_int8(x)], [weight]).out) < FLOAT
+
+
+@pytest.mark.parametrize("rows", [1, 31, 32, 33, 255, 256, 257])
+@pytest.mark.parametrize("exact", [True, False], ids=["float", "int8"])
+def test_rows_and_epilogues(gpu: Gpu, rows: int, exact: bool, rng: np.random.Generator) -> None:
+    columns, limits = 256, without(gpu.limits, integer_dot=True)
+    w, up = (random_weight("Q4_K", rows, columns, rng) for _ in range(2))
+    bias = encoded(rng.standard_normal(rows, np.float32))
+    for tokens in (1, 3):
+        x = rng.standard_normal((tokens, columns), np.float32)
+        residual = rng.standard_normal((tokens, rows), np.float32)
+        for op, weights in (
+            (FusedLinear(columns, rows, bias=True, residual=True), [w, bias]),
+            (FusedLinear(columns, rows, gated=True), [w, up]),
+            (FusedLinear(columns, rows, gated=True, residual=True), [w, up]),
+        ):
+            inputs = [x, residual] if op.residual else [x]
+            seen = [x if exact else _as_int8(x), *inputs[1:]]
+            ran = run_op(gpu, op, inputs, weights, limits=limits, exact=exact)
+            bound = CANCELLED if rows == 1 else FLOAT
+            assert nmse(ran.out, reference(op, seen, weights).out) < bound
+
+
+def test_output_rounded_for_the_next(gpu: Gpu, rng: np.random.Generator) -> None:
+    limits = without(gpu.limits, integer_dot=True)
+    for tokens, rows in ((1, 96), (3, 32)):
+        op = FusedLinear(256, rows, gated=True)
+        weights = [random_weight("Q4_K", rows, 256, rng) for _ in range(2)]
+        x = rng.standard_normal((tokens, 256), np.float32)
+        wanted = quantized(tokens, rows, -1, writes=True)
+        ran = run_op(gpu, op, [x], weights, limits=limits, wants=[wanted])
+        raw = np.frombuffer(ran.derived["q8"], np.uint8)
+        q = raw[: tokens * rows].view(np.int8).reshape(-1, 32)
+        scales = raw[tokens * rows :].view([("d", "<f4"), ("sums", "<i2", 2)])
+        np.testing.assert_allclose(
+            q * scales["d"][:, None], _as_int8(ran.out).reshape(-1, 32), 1e-6
+        )
+        np.testing.assert_array_equal(scales["sums"], q.reshape(-1, 2, 16).sum(2))
+
+
+def test_activations_of_zeros_and_of_one_sign(gpu: Gpu, rng: np.random.Generator) -> None:
+    limits = without(gpu.limits, integer_dot=True)
+    weight, op = random_weight("Q6_K", 8, 512, rng), FusedLinear(512, 8)
+    for x in (np.zeros((1, 512), np.float32), np.ones((2, 512), np.float32)):
+        ran = run_op(gpu, op, [x], [weight], limits=limits)
+        np.testing.assert_allclose(
+            ran.out, reference(op, [x], [weight]).out, rtol=1e-5, atol=1e-4 * x.max()
+        )
+
+
+def _as_int8(x: np.ndarray) -> np.ndarray:
+    """Round as `quantize_activations` does, but for the last bit of a scale."""
+    blocks = x.reshape(-1, 32)
+    most = np.abs(blocks).max(1, keepdims=True)
+    inverse = np.divide(np.float32(127), most, out=np.zeros_like(most), where=most > 0)
+    return (np.rint(blocks * inverse) * (most / np.float32(127))).reshape(x.shape)

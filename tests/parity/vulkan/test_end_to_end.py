@@ -1,0 +1,152 @@
+"""The bundled model on every Vulkan device of the machine, against the NumPy engine.
+
+The float path (`exact`) differs from it by the order of sums and by the KV cache in F16; the int8
+path, forced here where a device's own limits do not ask for it, also rounds activations to 8 bits.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from prompts import LENGTH, PROMPTS
+
+from edgequant.device import open_device
+from edgequant.device.gpu import GpuDevice, GpuProgram
+from edgequant.device.protocol import Gpu, Sampling
+from edgequant.runtime.model import Model, open_model
+from edgequant.stages.convert import convert
+from edgequant.stages.quantize import quantize
+from edgequant.stages.scores import surprise
+
+pytestmark = [pytest.mark.device, pytest.mark.usefixtures("quiet")]
+CONTEXT = 512
+TEXT = Path(__file__).parents[2] / "models" / "evaluation.txt"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("end_to_end")
+
+
+@pytest.fixture(scope="module")
+def f16(folder: Path, books_6m: Path) -> Path:
+    convert(str(books_6m), folder / "f16.gguf")
+    return folder / "f16.gguf"
+
+
+@pytest.fixture(scope="module", params=["F16", "Q8_0", "Q4_K_M"])
+def file(request: pytest.FixtureRequest, folder: Path, f16: Path) -> Path:
+    if request.param == "F16":
+        return f16
+    path = folder / f"{request.param}.gguf"
+    if not path.exists():
+        quantize(f16, path, type=request.param)
+    return path
+
+
+@pytest.fixture(scope="module")
+def cpu(file: Path) -> Iterator[Model]:
+    with open_model(file, open_device("cpu"), context=CONTEXT) as model:
+        yield model
+
+
+@contextmanager
+def opened(path: Path, gpu: Gpu, **options: object) -> Iterator[Model]:
+    device = GpuDevice("vulkan", gpu, **options)  # type: ignore[arg-type]
+    with open_model(path, device, context=CONTEXT) as model:
+        yield model
+
+
+@contextmanager
+def int8(gpu: Gpu) -> Iterator[None]:
+    """Let kernels round activations to int8, whether or not the device is fast at it."""
+    limits = gpu.limits
+    gpu.limits = replace(limits, integer_dot=True)
+    yield
+    gpu.limits = limits
+
+
+def text_ids(model: Model, start: int, count: int) -> np.ndarray:
+    ids = np.asarray(model.tokenizer.encode(TEXT.read_text("utf-8")), np.int32)[start:][:count]
+    ids[0] = model.tokenizer.bos
+    return ids
+
+
+def perplexity(model: Model, ids: np.ndarray, *, step: int) -> float:
+    """Feed the ids in steps of so many; score all of them but the first eighth."""
+    first = len(ids) // 8
+    logits = [
+        model.program.run(ids[at : at + step], at, rows=len(ids[at : at + step]))
+        for at in range(0, len(ids), step)
+    ]
+    scored = np.concatenate(logits)[first:-1]
+    return float(np.exp(surprise(scored, ids[first + 1 :]).mean()))
+
+
+def test_logits_and_perplexity_prefilled(gpu: Gpu, file: Path, cpu: Model) -> None:
+    ids = text_ids(cpu, 0, 200)
+    expected = cpu.program.run(ids, 0, rows=len(ids))
+    with opened(file, gpu, exact=True) as model:
+        found = model.program.run(ids, 0, rows=len(ids))
+        # The cache in F16 rounds each key and value by up to 2^-12 of it, 1e-8 of its square on
+        # average; cooperative matrices round both factors of each product, which is twice that.
+        assert np.square(found - expected).sum() < 1e-6 * np.square(expected).sum()
+        expected_perplexity = perplexity(cpu, ids, step=200)
+        assert perplexity(model, ids, step=200) == pytest.approx(expected_perplexity, rel=1e-3)
+
+
+def test_perplexity_token_by_token(gpu: Gpu, file: Path, cpu: Model) -> None:
+    ids = text_ids(cpu, 300, 128)
+    expected = perplexity(cpu, ids, step=128)
+    with opened(file, gpu, exact=True) as model:
+        assert perplexity(model, ids, step=1) == pytest.approx(expected, rel=1e-3)
+    if file.stem != "f16":
+        with int8(gpu), opened(file, gpu) as model:
+            assert perplexity(model, ids, step=1) == pytest.approx(expected, rel=1e-2)
+
+
+def test_a_cache_of_q8_0(gpu: Gpu, f16: Path) -> None:
+    """Rounding to 8 bits of each 32 is off by 2^-9 of the largest: 1e-5 of the squares or so."""
+    with open_model(f16, open_device("cpu"), context=CONTEXT) as cpu:
+        ids = text_ids(cpu, 0, 100)
+        expected = cpu.program.run(ids, 0, rows=100)
+    with opened(f16, gpu, cache="q8_0", exact=True) as model:
+        found = model.program.run(ids, 0, rows=100)
+        assert np.square(found - expected).sum() < 1e-4 * np.square(expected).sum()
+        one_more = model.program.run(ids[-1:], 99)
+        assert np.square(one_more - expected[-1]).sum() < 1e-4 * np.square(expected[-1]).sum()
+
+
+@pytest.mark.slow
+def test_greedy_texts_are_equal(gpu: Gpu, f16: Path) -> None:
+    """Or where one differs, NumPy finds both tokens equally likely, and the rest agrees."""
+    texts: dict[str, list[int]] = {}
+    with opened(f16, gpu) as model:
+        for prompt in PROMPTS:
+            session = model.session()
+            first = int(session.prefill(model.tokenizer.encode(prompt)).argmax())
+            drawn = session.generate(first, LENGTH - 1, Sampling(temperature=0))
+            texts[prompt] = [first, *drawn]
+    with open_model(f16, open_device("cpu"), context=CONTEXT) as cpu:
+        for prompt, text in texts.items():
+            assert len(text) == LENGTH
+            ids = [*cpu.tokenizer.encode(prompt), *text]
+            logits = cpu.program.run(np.asarray(ids[:-1], np.int32), 0, rows=LENGTH)
+            chosen = np.take_along_axis(logits, np.asarray(text)[:, None], axis=1)[:, 0]
+            assert (logits.max(axis=1) - chosen).max() < 1e-3
+
+
+def test_observed_inputs(gpu: Gpu, f16: Path) -> None:
+    with open_model(f16, open_device("cpu"), context=CONTEXT) as cpu:
+        ids = text_ids(cpu, 0, 300)
+        assert isinstance(cpu.program, GpuProgram) is False
+        expected = cpu.program.observe(ids, 0)  # type: ignore[attr-defined]
+    with opened(f16, gpu, cache="f32") as model:
+        found = model.program.observe(ids, 0)  # type: ignore[attr-defined]
+    assert list(found) == list(expected)
+    for name, sums in expected.items():
+        assert found[name].count == sums.count == 300
+        np.testing.assert_allclose(found[name].in_sum2, sums.in_sum2, rtol=1e-3)
