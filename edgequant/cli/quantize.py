@@ -34,6 +34,11 @@ _WORST = 5  # tensors shown
     "--target-bpw", type=float, metavar="BITS",
     help="The same with so many bits per weight at most, such as 4.8.",
 )  # fmt: skip
+@click.option(
+    "--target-formats", metavar="F,F…",
+    help="Choose among these only, with a target; such as Q2_K,Q3_K,Q4_K,Q5_K,Q6_K for a device "
+    "that has no IQ2 and IQ3.",
+)  # fmt: skip
 @click.option("--pure", is_flag=True, help="No mix: the format of the type for all tensors.")
 @click.option("--output-type", metavar="FORMAT", help="Format of the output matrix.")
 @click.option("--embedding-type", metavar="FORMAT", help="Format of the token embedding.")
@@ -78,6 +83,7 @@ def command(
     type: str | None,  # noqa: A002 -- the option's name
     target_size: int | None,
     target_bpw: float | None,
+    target_formats: str | None,
     pure: bool,
     output_type: str | None,
     embedding_type: str | None,
@@ -106,7 +112,7 @@ def command(
         raise click.UsageError("Give one of --type, --target-size and --target-bpw.")
     overrides = read_overrides(
         pure=pure, output=output_type, embedding=embedding_type, patterns=patterns,
-        keep_output=keep_output,
+        keep_output=keep_output, among=target_formats,
     )  # fmt: skip
     wish = Wish(type, target_size, target_bpw, overrides, allow_requantize, strict)
     if report_file is not None:

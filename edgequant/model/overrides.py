@@ -26,6 +26,7 @@ class Overrides:
         embedding: the format of the token embedding.
         patterns: (regular expression, format) pairs; the first that is found in a name decides.
         keep_output: the output matrix stays as it is in the input.
+        among: a target chooses among these formats; empty where it may take what loses least.
     """
 
     pure: bool = False
@@ -33,6 +34,7 @@ class Overrides:
     embedding: str | None = None
     patterns: tuple[tuple[str, str], ...] = ()
     keep_output: bool = False
+    among: tuple[str, ...] = ()
 
     def choose(self, name: str, *, embed: bool, output: bool) -> str | None:
         """Return the format of a tensor; None leaves it to the recipe.
@@ -59,6 +61,7 @@ def read_overrides(
     embedding: str | None = None,
     patterns: Iterable[str] = (),
     keep_output: bool = False,
+    among: str | None = None,
 ) -> Overrides:
     """Read what was typed.
 
@@ -68,6 +71,7 @@ def read_overrides(
         embedding: a format, in any case.
         patterns: as "REGEX=FORMAT".
         keep_output: as in `Overrides`.
+        among: formats with commas between them.
 
     Raises:
         UnsupportedError: an unknown format, a broken regular expression, or two contrary wishes.
@@ -83,6 +87,7 @@ def read_overrides(
         embedding=None if embedding is None else _format(embedding),
         patterns=tuple(_read_pattern(pattern) for pattern in patterns),
         keep_output=keep_output,
+        among=() if among is None else tuple(_format(name.strip()) for name in among.split(",")),
     )
 
 

@@ -98,6 +98,11 @@ def check_wish(wish: Wish) -> Recipe | None:
             hint="give exactly one of them, such as --type Q4_K_M.",
         )
     if wish.type is not None:
+        if wish.overrides.among:
+            raise UnsupportedError(
+                f"--target-formats: --type {wish.type} decides the formats itself.",
+                hint="leave out one of them, or give a target such as --target-bpw 4.8.",
+            )
         return find_recipe(wish.type)
     if wish.overrides.pure:
         raise UnsupportedError(

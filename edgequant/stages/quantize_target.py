@@ -27,6 +27,8 @@ _BLIND = (
     "Without an importance matrix all columns count alike, and all layers: a file of this size "
     "could lose less."
 )
+# Of the formats that no recipe is made of. Source: llama_ftype, llama.h at llama.cpp 0c1e57098.
+GRID_FILE_TYPES = {"IQ2_XXS": 19, "IQ2_XS": 20, "IQ3_XXS": 23, "IQ3_S": 26, "IQ2_S": 28}
 _GUESSED = 1024  # llama.cpp's mark of a file type that no one said
 
 
@@ -68,7 +70,8 @@ def plan_by_target(
     def plan(formats: Mapping[str, str]) -> tuple[Assignment, ...]:
         return tuple(fixed.get(i.name) or fit(i, formats[i.name]) for i in in_order(source.infos))
 
-    least = plan({info.name: _formats(info)[0] for info in free})
+    possible = {info.name: _formats(info, wish.overrides.among) for info in free}
+    least = plan({name: formats[0] for name, formats in possible.items()})
     check_plan(source, wish, least)
     floor = total([a.info for a in least])
     if floor > limit:
@@ -76,11 +79,11 @@ def plan_by_target(
     writers = [a.source for a in fixed.values() if _writes(a.source)]
     trials = [_trial(source, info, ()) for info in writers]
     trials += [
-        _trial(source, info, [name for name in _formats(info) if name != info.type.name])
+        _trial(source, info, [name for name in possible[info.name] if name != info.type.name])
         for info in free
     ]
     samples = _measure(trials, effort, workers, progress)
-    options = _options(source, free, samples)
+    options = _options(source, possible, samples)
     notes = () if source.matrix is not None else (_BLIND,)
     budget = limit - floor + smallest(options)
     while True:  # heads and padding are no option's own, and more parts have more of them
@@ -97,10 +100,15 @@ def _data_nbytes(infos: Sequence[TensorInfo]) -> int:
     return sum(info.nbytes for info in infos)
 
 
-def _formats(info: TensorInfo) -> list[str]:
-    """Return what a tensor may become, the smallest first: what it is already is one of them."""
-    fitting = {*fitting_formats(info.columns), info.type.name}
-    return sorted(fitting, key=lambda name: BLOCK_TYPES[name].bits_per_weight)
+def _formats(info: TensorInfo, among: Sequence[str]) -> list[str]:
+    """Return what a tensor may become, the smallest first.
+
+    What it is already is one of them, if a user does not say among which to choose. Where its rows
+    fill none of those, it is as if nothing had been said.
+    """
+    formats = {name for name in among if info.columns % BLOCK_TYPES[name].weights == 0}
+    formats = formats or {*fitting_formats(info.columns), info.type.name}
+    return sorted(formats, key=lambda name: BLOCK_TYPES[name].bits_per_weight)
 
 
 def _writes(info: TensorInfo) -> bool:
@@ -130,20 +138,21 @@ def _measure(
 
 
 def _options(
-    source: Source, free: Sequence[TensorInfo], samples: Mapping[str, Sample]
+    source: Source, possible: Mapping[str, Sequence[str]], samples: Mapping[str, Sample]
 ) -> dict[str, list[Option]]:
     """Turn relative errors into costs: noise in the model's output."""
     weighing = sensitivities(source.infos, _energies(source, samples))
+    shapes = {info.name: info.shape for info in source.infos}
     return {
-        info.name: [
+        name: [
             Option(
-                name,
-                TensorInfo(info.name, BLOCK_TYPES[name], info.shape).nbytes,
-                weighing[info.name] * samples[info.name].errors.get(name, 0.0),
+                fmt,
+                TensorInfo(name, BLOCK_TYPES[fmt], shapes[name]).nbytes,
+                weighing[name] * samples[name].errors.get(fmt, 0.0),
             )
-            for name in _formats(info)
+            for fmt in formats
         ]
-        for info in free
+        for name, formats in possible.items()
     }
 
 
@@ -181,5 +190,7 @@ def _file_type(plan: Sequence[Assignment]) -> int:
     for a in plan:
         counts[a.type.name] += a.source.weights
     most = counts.most_common(1)[0][0]
+    if most in GRID_FILE_TYPES:
+        return GRID_FILE_TYPES[most]
     name = ALIASES.get(most, most)
     return RECIPES[name].file_type if name in RECIPES else _GUESSED

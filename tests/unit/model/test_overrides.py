@@ -29,6 +29,7 @@ def test_the_embedding_comes_before_the_output_and_both_before_patterns() -> Non
 
 @pytest.mark.parametrize("said", [
     {"output": "Q9"}, {"embedding": "iq1_s"}, {"patterns": ["x=Q9"]},
+    {"among": "Q4_K,Q9"}, {"among": ""},
 ])  # fmt: skip
 def test_an_unknown_type_lists_those_known(said: dict[str, Any]) -> None:
     """Formats that are only read are not among them."""

@@ -15,9 +15,13 @@ from edgequant.gguf import writer
 from edgequant.gguf.reader import open_file
 from edgequant.gguf.writer import open_output
 from edgequant.model.imatrix_file import write_importance
+from edgequant.model.overrides import Overrides
 from edgequant.stages import recode
 from edgequant.stages.quantize import quantize
+from edgequant.stages.quantize_plan import Wish
 from edgequant.stages.quantize_report import QuantizeReport
+
+FITTING = Wish(target_bpw=4.8, overrides=Overrides(among=("Q3_K", "Q5_K")))
 
 
 @pytest.fixture
@@ -48,30 +52,37 @@ def timeless(report: QuantizeReport) -> QuantizeReport:
     return replace(report, seconds=0.0, files=())
 
 
-@pytest.mark.parametrize("part_nbytes", [None, 200_000])
+@pytest.mark.parametrize(
+    ("goal", "part_nbytes", "files"),
+    [("Q4_K_M", None, 1), ("Q4_K_M", 200_000, 4), (FITTING, 200_000, 4)],
+)
 def test_a_resumed_run_is_as_one_that_was_never_cut(
-    tmp_path: Path, rng: np.random.Generator, toy: Path, part_nbytes: int | None,
-    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path, rng: np.random.Generator, toy: Path, goal: str | Wish, part_nbytes: int | None,
+    files: int, monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
+    """A plan by target is measured anew every time, and comes out the same."""
+    monkeypatch.setattr("edgequant.stages.measure.SAMPLE_WEIGHTS", 1 << 12)
     monkeypatch.setattr(recode, "CHUNK_WEIGHTS", 20000)
     monkeypatch.setattr(writer, "SYNC_NBYTES", 30000)
     options: dict[str, Any] = {
-        "type": "Q4_K_M", "imatrix": write_toy_importance(tmp_path / "i.gguf", rng),
+        "type": goal, "imatrix": write_toy_importance(tmp_path / "i.gguf", rng),
         "part_nbytes": part_nbytes, "threads": 2,
     }  # fmt: skip
     (tmp_path / "whole").mkdir()
     (tmp_path / "cut").mkdir()
     whole = quantize(toy, tmp_path / "whole" / "m.gguf", **options)
-    assert len(whole.files) == (1 if part_nbytes is None else 4)
+    assert len(whole.files) == files
     out = tmp_path / "cut" / "m.gguf"
-    report = None
-    for _ in range(20):
-        progress = Interrupting(after=15)
+    report, tries = None, 0
+    measured = 0 if isinstance(goal, str) else len(whole.tensors)  # at most
+    while report is None and tries < 20:
+        tries += 1
+        progress = Interrupting(after=measured + 15)
         try:
             report = quantize(toy, out, resume=True, progress=progress, **options)
-            break
         except KeyboardInterrupt:
             assert not any(p.name.startswith("m") for p in out.parent.iterdir())
+    assert tries > 2
     assert progress.total == 0  # it announced what was left, and no more
     assert report is not None
     assert timeless(report) == timeless(whole)

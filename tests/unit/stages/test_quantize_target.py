@@ -22,6 +22,7 @@ from edgequant.stages.measure import Trial, fitting_formats, measure
 from edgequant.stages.quantize import quantize
 from edgequant.stages.quantize_plan import Wish
 from edgequant.stages.quantize_report import QuantizeReport
+from edgequant.stages.quantize_target import GRID_FILE_TYPES
 
 pytestmark = pytest.mark.slow  # some 20 s together: every plan measures every format
 
@@ -58,9 +59,9 @@ def test_never_more_bits_than_asked_and_few_less(
         weights: Counter[str] = Counter()
         for info in file.tensors.values():
             weights[info.type.name] += info.weights
-        kinds = {RECIPES[n].file_type for n in RECIPES if RECIPES[n].default == max(
-            weights, key=lambda n: weights[n])}  # fmt: skip
-        assert file.value("general.file_type", int) in kinds
+        most = max(weights, key=lambda n: weights[n])
+        kinds = {RECIPES[n].file_type for n in RECIPES if RECIPES[n].default == most}
+        assert file.value("general.file_type", int) in kinds | {GRID_FILE_TYPES.get(most)}
 
 
 @pytest.mark.parametrize("part_nbytes", [None, 150_000])
@@ -93,13 +94,13 @@ def test_a_target_below_the_smallest(tmp_path: Path, toy: Path) -> None:
     out = tmp_path / "out.gguf"
     with pytest.raises(
         UnsupportedError,
-        match=r"the smallest possible is 2\.\d{3} bits a weight, more than the 2\.5",
+        match=r"the smallest possible is 2\.\d{3} bits a weight, more than the 2\.05",
     ):
-        quantize(toy, out, type=Wish(target_bpw=2.5))
+        quantize(toy, out, type=Wish(target_bpw=2.05))
     with pytest.raises(
-        UnsupportedError, match=r"the smallest possible is ([\d,]+) bytes, more than the 350,000"
+        UnsupportedError, match=r"the smallest possible is ([\d,]+) bytes, more than the 250,000"
     ) as caught:
-        quantize(toy, out, type=Wish(target_size=350_000))
+        quantize(toy, out, type=Wish(target_size=250_000))
     least = int(caught.value.what.split("possible is ")[1].split(" bytes")[0].replace(",", ""))
     quantize(toy, out, type=Wish(target_size=least))
     assert out.stat().st_size == least
@@ -119,6 +120,16 @@ def test_what_a_user_names_is_no_longer_free(toy: Path, imatrix: Path) -> None:
     assert found["token_embd.weight"] == "Q8_0"
     assert found["output.weight"] == "F16"
     assert {found[f"blk.{i}.attn_q.weight"] for i in range(3)} == {"Q2_K"}
+
+
+def test_a_user_says_among_which_formats_to_choose(toy: Path, imatrix: Path) -> None:
+    wish = Wish(target_bpw=4, overrides=read_overrides(among="q2_k, Q3_K,Q6_K"))
+    report = quantize(toy, None, type=wish, imatrix=imatrix, dry_run=True)
+    assert {t.type for t in report.tensors if t.error is not None} <= {"Q2_K", "Q3_K", "Q6_K"}
+    assert 3.7 < report.bits_per_weight <= 4
+    wish = Wish(target_bpw=2.5, overrides=wish.overrides)
+    with pytest.raises(UnsupportedError, match=r"the smallest possible is 2\.6\d\d bits a weight"):
+        quantize(toy, None, type=wish, imatrix=imatrix, dry_run=True)
 
 
 def test_what_layers_write_is_known_also_where_it_is_not_free(
@@ -142,9 +153,11 @@ def test_rows_that_fit_no_superblock(tmp_path: Path, rng: np.random.Generator, e
     arrays = {"blk.0.a.weight": rng.standard_normal((64, embed)),
               "blk.0.b.weight": rng.standard_normal((64, 256))}  # fmt: skip
     source = write_model(tmp_path / "x.gguf", arrays, {"general.architecture": "x"}, "F32")
-    report = quantize(source, tmp_path / "out.gguf", type=Wish(target_bpw=12))
-    assert report.bits_per_weight <= 12
-    assert all(t.error is None or t.error < 0.01 for t in report.tensors)
+    for among in (None, "Q4_K,Q6_K,Q8_0"):  # of which rows of 36 fill none, and those of 288 one
+        wish = Wish(target_bpw=12, overrides=read_overrides(among=among))
+        report = quantize(source, tmp_path / "out.gguf", type=wish, force=True)
+        assert report.bits_per_weight <= 12
+        assert all(t.error is None or t.error < 0.01 for t in report.tensors)
 
 
 def test_experts(tmp_path: Path, rng: np.random.Generator) -> None:
@@ -166,6 +179,7 @@ def test_a_weight_that_is_no_number_is_named(tmp_path: Path, rng: np.random.Gene
     (Wish(), r"no type: one of --type, --target-size, --target-bpw decides"),
     (Wish("Q4_K_M", target_bpw=4), "--type and --target-bpw: one of"),
     (Wish(target_size=1, target_bpw=4), "--target-size and --target-bpw: one of"),
+    (Wish("Q4_K_M", overrides=Overrides(among=("Q4_K",))), "--target-formats: --type Q4_K_M"),
     (Wish(target_bpw=0), "--target-bpw 0: not a number of bits between 0 and 64"),
     (Wish(target_bpw=float("nan")), "--target-bpw nan: not a number of bits"),
     (Wish(target_bpw=4, overrides=Overrides(pure=True)), "--pure asks for one format"),
@@ -240,7 +254,7 @@ def test_a_sample_measures_like_the_whole(rng: np.random.Generator, matrices: in
     assert measure(trial) == sample
 
 
-@pytest.mark.parametrize(("columns", "count"), [(256, 7), (32, 6), (31, 1), (640, 6)])
+@pytest.mark.parametrize(("columns", "count"), [(256, 10), (32, 6), (31, 1), (640, 6)])
 def test_formats_fill_the_rows(columns: int, count: int) -> None:
     found = fitting_formats(columns)
     assert len(found) == count
