@@ -72,6 +72,17 @@ def test_what_is_not_there_is_not_used(lost):
     assert found.limits.integer_dot == (lost == "cooperativeMatrix")
 
 
+@pytest.mark.parametrize("features", [EVERYTHING, REQUIRED])
+@pytest.mark.parametrize(
+    "extensions", [FakeDevice().extensions, ("VK_EXT_memory_budget", "VK_odd")]
+)
+def test_only_what_is_there_is_asked_for(tmp_path, features, extensions):
+    features -= {"cooperativeMatrix"} if "VK_odd" in extensions else set()
+    found, fake = hardware(FakeDevice(features=features, extensions=extensions))
+    VulkanGpu(found, cache=tmp_path).close()
+    assert fake.asked == features | set(extensions) - {"VK_odd"}
+
+
 @pytest.mark.parametrize(
     ("subgroups", "lanes", "workgroup"),
     [((64, 32, 64), 32, 1024), ((8, 8, 8), 8, 512), ((128, 64, 128), 128, 1024)],
