@@ -121,10 +121,9 @@ def loading(gpu: VulkanGpu, gib: float, folder: Path, rows: list[tuple[str, floa
                 for part in ranges:
                     part.release()
                 view.release()
-            where = "in place" if gpu.in_place else f"{stages} x {size >> 20} MiB"
-            rows.append(
-                (f"adopt, {where}{'' if right else ' WRONG'}", nbytes / seconds / 1e9, "GB/s")
-            )
+            way = "in place" if gpu.in_place else f"{stages} x {mib} MiB, {where.name}"
+            way += "" if right else " WRONG"
+            rows.append((f"adopt, {way}", nbytes / seconds / 1e9, "GB/s"))
 
 
 def found_step_by_step(rows: list[tuple[str, float, str]]) -> tuple[Hardware, ...]:
