@@ -36,6 +36,7 @@ from edgequant.graph.kernels.sample import NOT_FINITE, RING
 from edgequant.graph.launch import Call, Kind
 from edgequant.graph.ops.linear import Linear
 from edgequant.graph.plan import Plan
+from edgequant.graph.trim import trim
 
 AHEAD = 3  # steps in flight while tokens are generated: the host may be late by two of them
 LOGITS_BYTES = 64 << 20  # of a step at most; more rows take more steps
@@ -59,7 +60,7 @@ class GpuProgram:
         self._gpu = gpu
         self._weights = weights  # what was adopted must stay mapped
         types = {tensor: weights[tensor].type for tensor in graph.weights}
-        graph = fuse(graph, types)
+        graph = trim(fuse(graph, types))
         vocab = graph.nodes[-1].output.shape[-1]
         assert isinstance(vocab, int), "the last axis of the logits is the vocabulary"
         self._vocab = vocab
