@@ -83,10 +83,13 @@ class GpuProgram:
                 batch=self._batches[-1], arena=max(plan.nbytes for plan in plans),
                 tables={content for plan in plans for content in _tables(plan)},
             )  # fmt: skip
+            self._recorder = Recorder(gpu, call, types, self._places)
+            # Decode first: NVIDIA's driver (580) runs short kernels two to four times slower if
+            # they were compiled after some 25 others, as those of all prefill buckets are.
+            self._recorder.record(self._generate, Bucket(1, 1, context_of(1, context)))
         except BaseException:
             self._resident.close()
             raise
-        self._recorder = Recorder(gpu, call, types, self._places)
 
     def run(self, tokens: Tokens, past: int, *, rows: int = 1) -> Floats:
         """Feed tokens and return the logits of the last `rows`; see `Program`."""
