@@ -1,5 +1,7 @@
 """What the Vulkan host reads out of devices, on devices that are described and not there."""
 
+import time
+
 import pytest
 from fake_vulkan import EVERYTHING, FakeDevice, FakeVulkan, hardware
 
@@ -19,7 +21,7 @@ INTEGRATED = FakeDevice("Built in", kind=1)
 @pytest.fixture
 def machine(monkeypatch):
     """Return a function that puts devices into this machine."""
-    module.found.cache_clear()
+    module._start.cache_clear()
 
     def put(*devices: FakeDevice, **faults: int) -> FakeVulkan:
         fake = FakeVulkan(devices, faults=faults)
@@ -27,7 +29,7 @@ def machine(monkeypatch):
         return fake
 
     yield put
-    module.found.cache_clear()
+    module._start.cache_clear()
 
 
 def test_hardware_comes_before_drivers_that_compute_on_the_cpu():
@@ -193,3 +195,19 @@ def test_drivers_on_top_of_metal_are_asked_for_where_they_may_be(monkeypatch, pl
     module.create_instance(fake)
     assert fake.instance_flags == flags
     assert ("vkEnumerateInstanceExtensionProperties" in fake.calls) == (platform == "darwin")
+
+
+def test_drivers_start_once_although_two_ask(monkeypatch):
+    loads = []
+
+    def load() -> FakeVulkan:
+        time.sleep(0.05)  # until the other asks, too
+        loads.append(1)
+        return FakeVulkan((FakeDevice(),))
+
+    module._start.cache_clear()
+    monkeypatch.setattr(module, "load", load)
+    device.wake()
+    assert [found.name for found in module.found() or ()] == ["Fake 9000"]
+    assert loads == [1]
+    module._start.cache_clear()
