@@ -12,7 +12,7 @@ The map, by the language each folder speaks (imports point downward only; a cont
     stages      files: convert, imatrix, quantize, generate, perplexity, compare, bench, inspect
     runtime     token ids: a model on a device, sampling, chat templates
     model       tensors and roles: what an architecture is, without weights or devices
-    device      buffers: cpu (NumPy, the meaning), llama (llama.cpp), and the seam for GPUs
+    device      buffers: cpu (NumPy, the meaning), llama (llama.cpp), and GPUs through vulkan
     graph       ops and values: a forward pass as data
     formats     blocks: Q4_K and its kin, encode and decode
     gguf        bytes: the file format, and nothing about models

@@ -7,7 +7,7 @@ lose the device, refuse a shader) can be met on any machine. No kernel runs.
 # ruff: noqa: N802 - the names are Vulkan's
 
 from collections.abc import Callable
-from ctypes import POINTER, addressof, c_uint64, cast
+from ctypes import POINTER, addressof, c_char_p, c_uint64, cast
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -47,12 +47,14 @@ class FakeVulkan:
         devices: of the machine.
         faults: results of functions by name: of every call, or of the next calls; 0 goes through.
         calls: names of the functions called.
+        asked: extensions and features that the last device was made with.
         live: what was made and not destroyed, by handle.
     """
 
     devices: tuple[FakeDevice, ...] = ()
     faults: dict[str, int | list[int]] = field(default_factory=dict)
     calls: list[str] = field(default_factory=list)
+    asked: set[str] = field(default_factory=set)
     live: dict[int, str] = field(default_factory=dict)
     _memory: dict[int, Any] = field(default_factory=dict)
     _sizes: dict[int, int] = field(default_factory=dict)
@@ -175,6 +177,15 @@ class FakeVulkan:
             item.c, item.r, item.scope = 1, 1, 3
 
     # What is made on a device
+
+    def _vkCreateDevice(self, handle: int, info: Any, _: None, device: Any) -> None:
+        names = cast(info._obj.extensions, POINTER(c_char_p))
+        self.asked = {names[i].decode() for i in range(info._obj.extension_count)}
+        for features in _chained(info)[1:]:
+            bits = vk.FEATURES[type(features)]
+            assert sum(features.bits) == sum(features.bits[bit] for bit in bits.values())
+            self.asked |= {name for name, bit in bits.items() if features.bits[bit]}
+        device._obj.value = self._make("Device")
 
     def _vkAllocateCommandBuffers(self, device: int, info: Any, buffers: Any) -> None:
         buffers[0] = self._make("CommandBuffer")

@@ -9,6 +9,7 @@ import os
 import signal
 import sys
 import traceback
+from collections.abc import Sequence
 from io import BytesIO, TextIOWrapper
 
 import click
@@ -28,6 +29,10 @@ COMMANDS = {
     "inspect": "List what a model file or importance matrix holds.",
     "devices": "List what can run models here, and try its kernels.",
 }
+
+
+COMPUTING = ("imatrix", "run", "perplexity", "compare", "bench")
+SLEEPERS = {"-h", "--help", "cpu", "llama"}  # words with which no GPU's driver need start
 
 
 class LazyGroup(click.Group):
@@ -60,6 +65,8 @@ def cli() -> None:
 def main() -> None:
     """Run the command line and exit: 0 done, 1 our errors, 2 usage, 130 interrupted."""
     debug = "--debug" in sys.argv
+    if _computes(sys.argv[1:]):
+        _wake_devices()
     _prepare_streams()
     _end_as_ctrl_c_does()
     try:
@@ -86,6 +93,17 @@ def main() -> None:
         click.echo("Hint: look at the disk; --debug shows where it happened.", err=True)
         _drop_output()
         sys.exit(1)
+
+
+def _computes(words: Sequence[str]) -> bool:
+    """Tell whether a command will ask for a device that takes a while to start."""
+    return bool(words) and words[0] in COMPUTING and not SLEEPERS & set(words)
+
+
+def _wake_devices() -> None:
+    from edgequant.device import wake  # it brings NumPy, which `--help` does without
+
+    wake()
 
 
 def _prepare_streams() -> None:

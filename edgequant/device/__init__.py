@@ -9,6 +9,7 @@ import pkgutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
+from threading import Thread
 
 from edgequant.device.listing import Listing
 from edgequant.device.protocol import Device
@@ -103,6 +104,14 @@ def open_device(wanted: str | Choice = "auto", *, observe: bool = False) -> Devi
         )
     known = ", ".join(("auto", *(entry.name for entry in entries())))
     raise DeviceError(f"{choice.name}: no such device.", hint=f"use one of {known}.")
+
+
+def wake() -> None:
+    """Let the best device's driver start on a thread, since that takes as long as Python's imports.
+
+    Nothing is opened, and nothing that goes wrong is told: `open_device` meets it again.
+    """
+    Thread(target=entries()[0].missing).start()
 
 
 def list_devices() -> tuple[tuple[Listing, bool], ...]:

@@ -1,7 +1,7 @@
 """Makes the recordings of a program: plans a bucket, binds its launches, keeps what it recorded.
 
 All memory is there before: the arena was sized for the largest bucket. It knows tasks and buffers;
-what a step is for is the business of `gpu.py`.
+what a step is for is the business of `program.py`.
 """
 
 from collections.abc import Mapping

@@ -3,8 +3,8 @@
 A kernel receives one struct: the addresses of its operands, in order, then 32-bit scalars. The
 struct is declared here once, as an `Arguments`, beside the op that fills it; `make shaders` prints
 it as `shaders/lib/arguments.slang`, so that both sides agree. An op names its operands by what they
-are; `device/gpu.py` turns names into addresses. Limits are what a GPU says of itself. Nothing here
-knows an API.
+are; `device/recorder.py` turns names into addresses. Limits are what a GPU says of itself. Nothing
+here knows an API.
 """
 
 import struct

@@ -2,8 +2,8 @@
 
 Every value, scratch and derived operand gets an offset in one arena, so that no two that are alive
 at a time share a byte. Weights, the KV cache, the step record and tables lie elsewhere; whoever
-records knows where. A launch that would only derive what is there already is left out. It knows
-ops by their launches, and no GPU.
+records knows where. A launch that would only derive what is there already is left out, and a task
+that launches nothing passes its input on. It knows ops by their launches, and no GPU.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -15,6 +15,7 @@ from edgequant.errors import UnsupportedError
 from edgequant.graph.graph import ROWS, TOKENS, Graph, Node, Value
 from edgequant.graph.launch import Call, Kind, Launch, Operand
 from edgequant.graph.op import Launchable
+from edgequant.graph.ops.rows import Rows
 
 ALIGNMENT = 256  # bytes; no kernel loads wider, and a cache line is not shared
 Launcher = Callable[[Call], tuple[Launch, ...]]
@@ -186,6 +187,7 @@ def _launch(
     """Ask each task for its launches, the last first, so that each hears what is derived of it."""
     wants: dict[int, dict[str, Operand]] = {task.output.number: {} for task in tasks}
     found: list[_Asked] = []
+    passed: dict[int, int] = {}  # from the output to the input of a task that launches nothing
     for index, task in reversed(list(enumerate(tasks))):
         call = replace(
             bucket,
@@ -193,13 +195,26 @@ def _launch(
             inputs=tuple(shapes[value.number] for value in task.inputs),
             wants=tuple(wants[task.output.number].values()),
         )
-        for launch in reversed(_ask(task, call)):
+        launches = _ask(task, call)
+        if not launches and task.inputs:
+            passed[task.output.number] = task.inputs[0].number
+            wants[task.inputs[0].number] |= wants[task.output.number]
+        for launch in reversed(launches):
             found.append((index, launch, tuple(_key(task, index, o) for o in launch.operands)))
             for operand in launch.operands:
                 if operand.kind is Kind.DERIVED and operand.index >= 0 and operand.writes:
                     value = task.inputs[operand.index]
                     wants[value.number][operand.tag] = replace(operand, index=-1)
-    return found[::-1]
+    return [
+        (index, launch, tuple(_follow(key, passed) for key in keys))
+        for index, launch, keys in reversed(found)
+    ]
+
+
+def _follow(key: _Key | None, passed: Mapping[int, int]) -> _Key | None:
+    if key is None or key[1] not in passed:
+        return key
+    return _follow((key[0], passed[key[1]], key[2]), passed)
 
 
 def _ask(task: Task, call: Call) -> tuple[Launch, ...]:
@@ -231,9 +246,15 @@ def _shape(value: Value, bucket: Call) -> tuple[int, ...]:
     return tuple(n if isinstance(n, int) else lengths[n] for n in value.shape)
 
 
+def _of_several(launch: Launcher) -> Launcher:
+    """Launch nothing for a single token: the rows that are wanted of it are itself."""
+    return lambda call: launch(call) if call.tokens > 1 else ()
+
+
 def _task(node: Node) -> Task:
     if not isinstance(node.op, Launchable):
         raise TypeError(f"{node.op} has no kernels: fuse the graph first")
     names = [name.removesuffix(".weight").split(".")[-1] for name in node.weights]
     label = "+".join(dict.fromkeys(names)) or type(node.op).__name__
-    return Task(label, node.op.launch, node.inputs, node.output, node.weights)
+    launch = _of_several(node.op.launch) if isinstance(node.op, Rows) else node.op.launch
+    return Task(label, launch, node.inputs, node.output, node.weights)

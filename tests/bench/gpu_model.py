@@ -43,9 +43,11 @@ COLUMNS = ("first s", "again s", "own s", "pp512", "tg128", "tg64@4096", "other 
 
 def load(path: Path, device: str, began: float) -> dict[str, Any]:
     """Open a model and draw a token; then ask for memory, and time the host."""
+    from edgequant.device import open_device, wake
+
+    wake()
     import numpy as np
 
-    from edgequant.device import open_device
     from edgequant.device.protocol import Sampling
     from edgequant.runtime.model import open_model
 

@@ -99,14 +99,14 @@ def loading(gpu: VulkanGpu, gib: float, folder: Path, rows: list[tuple[str, floa
         for start in range(0, nbytes, len(piece)):
             file.write(piece[: nbytes - start])
         file.flush()
-        for size, stages in (
-            (16 << 20, 4),
-            (16 << 20, 8),
-            (4 << 20, 8),
-            (64 << 20, 4),
-            (16 << 20, 16),
+        for where, mib, stages in (
+            (Place.UPLOAD, 16, 8),
+            (Place.READBACK, 16, 8),
+            (Place.READBACK, 8, 12),
+            (Place.READBACK, 32, 8),
+            (Place.READBACK, 4, 16),
         ):
-            transfer.STAGING, transfer.STAGES = size, stages
+            transfer.STAGING, transfer.STAGES, transfer.STAGED = mib << 20, stages, where
             with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped:
                 view = memoryview(mapped)
                 most = 1 << 30
@@ -121,10 +121,9 @@ def loading(gpu: VulkanGpu, gib: float, folder: Path, rows: list[tuple[str, floa
                 for part in ranges:
                     part.release()
                 view.release()
-            where = "in place" if gpu.in_place else f"{stages} x {size >> 20} MiB"
-            rows.append(
-                (f"adopt, {where}{'' if right else ' WRONG'}", nbytes / seconds / 1e9, "GB/s")
-            )
+            way = "in place" if gpu.in_place else f"{stages} x {mib} MiB, {where.name}"
+            way += "" if right else " WRONG"
+            rows.append((f"adopt, {way}", nbytes / seconds / 1e9, "GB/s"))
 
 
 def found_step_by_step(rows: list[tuple[str, float, str]]) -> tuple[Hardware, ...]:

@@ -4,6 +4,7 @@ import pytest
 import typed
 from fake_vulkan import FakeDevice, FakeVulkan
 
+from edgequant.cli import _computes
 from edgequant.device.vulkan import hardware
 
 
@@ -11,13 +12,13 @@ from edgequant.device.vulkan import hardware
 def machine(monkeypatch, tmp_path):
     """Return a function that puts Vulkan devices into this machine, or takes Vulkan away."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    hardware.found.cache_clear()
+    hardware._start.cache_clear()
 
     def put(*devices: FakeDevice, library: bool = True) -> None:
         monkeypatch.setattr(hardware, "load", lambda: FakeVulkan(devices) if library else None)
 
     yield put
-    hardware.found.cache_clear()
+    hardware._start.cache_clear()
 
 
 def test_a_gpu_and_what_it_can_do(machine) -> None:
@@ -81,3 +82,18 @@ def test_json(machine) -> None:
         "self_test": {},
     }  # fmt: skip
     assert (cpu["name"], cpu["self_test"], cpu["auto"]) == ("cpu", None, False)
+
+
+@pytest.mark.parametrize(
+    ("words", "starts"),
+    [
+        ("run m.gguf -p x", True),
+        ("bench m.gguf --device vulkan:1", True),
+        ("run m.gguf -p x --device cpu", False),
+        ("run --help", False),
+        ("inspect m.gguf", False),
+        ("", False),
+    ],
+)
+def test_drivers_start_early_for_commands_that_compute(words: str, starts: bool) -> None:
+    assert _computes(words.split()) == starts

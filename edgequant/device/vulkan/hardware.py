@@ -11,6 +11,7 @@ from ctypes import c_char_p as text
 from dataclasses import dataclass, field
 from functools import cache
 from mmap import PAGESIZE
+from threading import Lock
 from typing import Any
 
 from edgequant.device.vulkan import structs as vk
@@ -108,9 +109,20 @@ class Hardware:
         return self.kind in (KINDS[1], KINDS[4]) and 0 < self.import_alignment <= PAGESIZE
 
 
-@cache
+_STARTING = Lock()
+
+
 def found() -> tuple[Hardware, ...] | None:
-    """Return this machine's devices, hardware first; None where no Vulkan library is installed."""
+    """Return this machine's devices, hardware first; None where no Vulkan library is installed.
+
+    Drivers start once, whoever asks first.
+    """
+    with _STARTING:
+        return _start()
+
+
+@cache
+def _start() -> tuple[Hardware, ...] | None:
     library = load()
     if library is None:
         return None

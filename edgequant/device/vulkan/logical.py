@@ -12,7 +12,8 @@ from edgequant.device.vulkan.hardware import MATRIX, Hardware, feature_chain, te
 
 _SLICE = 100_000_000  # nanoseconds of one wait, so that Ctrl-C is met between two
 COMPUTE, TRANSFER, HOST = 0x800, 0x1000, 0x4000  # pipeline stages
-_WRITES, _TOUCHES, _HOST_READ = 0x40 | 0x1000, 0x20 | 0x40 | 0x800 | 0x1000, 0x2000
+_READ, _WRITE = 0x20, 0x40  # accesses by kernels
+_COPY_READ, _COPY_WRITE, _HOST_READ = 0x800, 0x1000, 0x2000
 
 
 class Logical:
@@ -110,18 +111,25 @@ class Commands:
         info = vk.CommandBufferBeginInfo(flags=4 if again else 1)
         check(self._logical.f.vkBeginCommandBuffer(self.handle, byref(info)), "recording")
 
-    def barrier(self, *, host: bool = False) -> None:
-        """Let what follows see what was written; with `host`, the host as well."""
-        info = vk.MemoryBarrier(source=_WRITES, target=_TOUCHES | (_HOST_READ if host else 0))
-        stages = COMPUTE | TRANSFER
-        self._logical.f.vkCmdPipelineBarrier(
-            self.handle, stages, stages | (HOST if host else 0), 0, 1, byref(info), 0, None, 0, None
-        )
+    def barrier(self) -> None:
+        """Let dispatches that follow see what those before have written."""
+        self._barrier(COMPUTE, _WRITE, COMPUTE, _READ | _WRITE)
 
     def end(self) -> None:
         """Finish recording. Later submissions and the host see what it writes."""
-        self.barrier(host=True)
+        self._barrier(
+            COMPUTE | TRANSFER,
+            _WRITE | _COPY_WRITE,
+            COMPUTE | TRANSFER | HOST,
+            _READ | _WRITE | _COPY_READ | _COPY_WRITE | _HOST_READ,
+        )
         check(self._logical.f.vkEndCommandBuffer(self.handle), "recording")
+
+    def _barrier(self, before: int, written: int, after: int, touched: int) -> None:
+        info = vk.MemoryBarrier(source=written, target=touched)
+        self._logical.f.vkCmdPipelineBarrier(
+            self.handle, before, after, 0, 1, byref(info), 0, None, 0, None
+        )
 
     def free(self) -> None:
         """Give the command buffer back; it must not be in flight."""

@@ -17,7 +17,7 @@ _LOCAL, _VISIBLE, _COHERENT, _CACHED = 1, 2, 4, 8
 _MAPPED = _VISIBLE | _COHERENT
 # By place: flags a memory type must have, and its ranking among those that do (lower is better).
 _PLACES: dict[Place, tuple[int, tuple[int, ...]]] = {
-    Place.DEVICE: (_LOCAL, (_LOCAL, _LOCAL | _CACHED, _LOCAL | _MAPPED)),
+    Place.DEVICE: (_LOCAL, (_LOCAL,)),
     Place.UPLOAD: (_MAPPED, (_LOCAL | _MAPPED, _MAPPED)),
     Place.READBACK: (_MAPPED, (_MAPPED | _CACHED, _LOCAL | _MAPPED | _CACHED)),
 }

@@ -53,7 +53,7 @@ class Pipelines:
 
     def close(self) -> None:
         """Save the cache and destroy the pipelines."""
-        with suppress(OSError):  # a cache that cannot be kept is not needed
+        with suppress(OSError, DeviceError):  # what cannot be kept is made again
             self._save()
         for handle in self._compiled.values():
             self._logical.destroy("Pipeline", handle)

@@ -11,7 +11,8 @@ from edgequant.device.vulkan import structs as vk
 from edgequant.device.vulkan.logical import Commands, Logical
 from edgequant.device.vulkan.memory import Block, Memory, address_of
 
-STAGING, STAGES = 16 << 20, 8  # bytes of a staging buffer, and how many: 16 GB/s on an H200
+# A staging buffer's bytes, how many there are, and where: 16 GB/s on an H200.
+STAGING, STAGES, STAGED = 16 << 20, 8, Place.UPLOAD
 _BOUNCE = 4 << 20  # bytes that go to or from a buffer at once, where the host does not see it
 
 
@@ -74,10 +75,10 @@ class Transfer:
 
     def upload(self, blocks: Sequence[tuple[Block, memoryview]], progress: Adopted) -> None:
         """Copy mapped files into buffers: threads fill some staging buffers, others are drained."""
-        stages = [_Stage(self._memory.allocate(STAGING, Place.UPLOAD), Commands(self._logical))]
+        stages = [_Stage(self._memory.allocate(STAGING, STAGED), Commands(self._logical))]
         try:
             while len(stages) < STAGES:
-                block = self._memory.allocate(STAGING, Place.UPLOAD)
+                block = self._memory.allocate(STAGING, STAGED)
                 stages.append(_Stage(block, Commands(self._logical)))
             with ThreadPoolExecutor(STAGES) as threads:
                 self._stream(blocks, stages, threads, progress)

@@ -10,9 +10,10 @@ from assemble import GOLDEN, assemble
 from watching_gpu import LIMITS, Watching
 
 from edgequant.blocks import BLOCK_TYPES, Weight, Weights
-from edgequant.device import gpu as gpu_module
-from edgequant.device.gpu import AHEAD, GpuDevice, GpuProgram
+from edgequant.device import program as program_module
+from edgequant.device.gpu import GpuDevice
 from edgequant.device.null import NullGpu
+from edgequant.device.program import AHEAD, GpuProgram
 from edgequant.device.protocol import Generator, Observer, Sampling
 from edgequant.errors import DeviceError
 from edgequant.graph import Graph
@@ -75,7 +76,7 @@ def test_no_rows_compute_no_logits(gpu: Watching, program: GpuProgram) -> None:
 def test_rows_are_split_where_the_logits_would_be_large(
     gpu: Watching, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(gpu_module, "LOGITS_BYTES", 8 * 4 * 64)
+    monkeypatch.setattr(program_module, "LOGITS_BYTES", 8 * 4 * 64)
     program = GpuDevice("null", gpu).load(*tiny(), context=CONTEXT)
     assert program.run(ids(40), 0, rows=20).shape == (20, 64)
     assert pasts(gpu) == [(0, 28, 8), (28, 8, 8), (36, 4, 4)]

@@ -112,7 +112,8 @@ def test_each_place_has_its_memory(opened, place, kind):
 def test_a_device_lost_while_waiting_is_told_and_can_be_closed(opened):
     gpu, fake = opened()
     ticket = gpu.submit(gpu.record([dispatch()]))
-    fake.faults["vkWaitSemaphores"] = fake.faults["vkDeviceWaitIdle"] = -4
+    for name in ("vkWaitSemaphores", "vkDeviceWaitIdle", "vkGetPipelineCacheData"):
+        fake.faults[name] = -4
     with pytest.raises(DeviceError, match="the device was lost while waiting"):
         gpu.wait(ticket)
 

@@ -1,5 +1,7 @@
 """What the Vulkan host reads out of devices, on devices that are described and not there."""
 
+import time
+
 import pytest
 from fake_vulkan import EVERYTHING, FakeDevice, FakeVulkan, hardware
 
@@ -19,7 +21,7 @@ INTEGRATED = FakeDevice("Built in", kind=1)
 @pytest.fixture
 def machine(monkeypatch):
     """Return a function that puts devices into this machine."""
-    module.found.cache_clear()
+    module._start.cache_clear()
 
     def put(*devices: FakeDevice, **faults: int) -> FakeVulkan:
         fake = FakeVulkan(devices, faults=faults)
@@ -27,7 +29,7 @@ def machine(monkeypatch):
         return fake
 
     yield put
-    module.found.cache_clear()
+    module._start.cache_clear()
 
 
 def test_hardware_comes_before_drivers_that_compute_on_the_cpu():
@@ -70,6 +72,17 @@ def test_what_is_not_there_is_not_used(lost):
     assert found.lacking == ()
     assert (found.limits.cooperative_matrix is None) == (lost == "cooperativeMatrix")
     assert found.limits.integer_dot == (lost == "cooperativeMatrix")
+
+
+@pytest.mark.parametrize("features", [EVERYTHING, REQUIRED])
+@pytest.mark.parametrize(
+    "extensions", [FakeDevice().extensions, ("VK_EXT_memory_budget", "VK_odd")]
+)
+def test_only_what_is_there_is_asked_for(tmp_path, features, extensions):
+    features -= {"cooperativeMatrix"} if "VK_odd" in extensions else set()
+    found, fake = hardware(FakeDevice(features=features, extensions=extensions))
+    VulkanGpu(found, cache=tmp_path).close()
+    assert fake.asked == features | set(extensions) - {"VK_odd"}
 
 
 @pytest.mark.parametrize(
@@ -182,3 +195,19 @@ def test_drivers_on_top_of_metal_are_asked_for_where_they_may_be(monkeypatch, pl
     module.create_instance(fake)
     assert fake.instance_flags == flags
     assert ("vkEnumerateInstanceExtensionProperties" in fake.calls) == (platform == "darwin")
+
+
+def test_drivers_start_once_although_two_ask(monkeypatch):
+    loads = []
+
+    def load() -> FakeVulkan:
+        time.sleep(0.05)  # until the other asks, too
+        loads.append(1)
+        return FakeVulkan((FakeDevice(),))
+
+    module._start.cache_clear()
+    monkeypatch.setattr(module, "load", load)
+    device.wake()
+    assert [found.name for found in module.found() or ()] == ["Fake 9000"]
+    assert loads == [1]
+    module._start.cache_clear()

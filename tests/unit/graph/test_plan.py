@@ -12,6 +12,7 @@ from edgequant.graph import ROWS, TOKENS, Graph, Value
 from edgequant.graph.launch import Call, Kind, Launch, Limits, Operand
 from edgequant.graph.ops.embed import Embed
 from edgequant.graph.ops.linear import Linear
+from edgequant.graph.ops.rows import Rows
 from edgequant.graph.plan import ALIGNMENT, Lifetime, Plan, Task, arrange, plan, tasks_of
 
 F32 = BLOCK_TYPES["F32"]
@@ -71,7 +72,10 @@ def replay(made: Plan, tasks: list[Task]) -> None:
                 elif operand.kind is Kind.OUTPUT or operand.index < 0:
                     what = (operand.tag, placed.task.output.number)
                 else:
-                    what = (operand.tag, placed.task.inputs[operand.index].number)
+                    source = tasks[placed.task.inputs[operand.index].number]
+                    while source.label == "rows":
+                        source = tasks[source.inputs[0].number]
+                    what = (operand.tag, source.output.number)
                 size = -(-room.nbytes // ALIGNMENT)
                 inside = slice(room.offset // ALIGNMENT, room.offset // ALIGNMENT + size)
                 if writing and operand.writes:
@@ -174,6 +178,27 @@ def test_values_outside_have_no_room_and_axes_are_bound() -> None:
     assert made.values[1].nbytes == 2 * 5 * 4
     assert [call.inputs for call in seen] == [((2, 5),), ((8, 300),)]
     assert seen[1].weights == (F32,)
+
+
+def test_a_task_that_launches_nothing_passes_its_input_on() -> None:
+    x = task(0, Kernels(0, helpful=True))
+    through = Task("rows", lambda _call: (), (x.output,), Value(1, (TOKENS, 300)))
+    again = Task("rows", lambda _call: (), (through.output,), Value(2, (TOKENS, 300)))
+    user = task(3, Kernels(1, tag="q8"), again.output)
+    made = plan([x, through, again, user], CALL, {})
+    replay(made, [x, through, again, user])
+    assert [placed.launch.kernel for placed in made.launches] == ["compute", "compute"]
+    assert set(made.values) == {0, 3}
+
+
+def test_rows_of_one_token_are_not_copied() -> None:
+    graph = Graph()
+    graph.add(Rows(), graph.add(Embed(4), weight="token_embd.weight"))
+    types = {"token_embd.weight": F32}
+    for tokens, expected in ((1, ["embed_f32"]), (2, ["embed_f32", "rows"])):
+        call = dataclasses.replace(CALL, tokens=tokens, rows=1)
+        made = plan(tasks_of(graph), call, types)
+        assert [placed.launch.kernel for placed in made.launches] == expected
 
 
 def test_an_op_without_a_kernel_is_named() -> None:
