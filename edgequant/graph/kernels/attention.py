@@ -56,7 +56,7 @@ MATRIX_HEADS: Mapping[tuple[int, int, int, int], Mapping[str, tuple[int, ...]]] 
 FEW = 8  # tokens that are taken one by one
 ROWS = 2  # of a workgroup: registers hold their queries and sums
 CHUNKS = 2  # of 8 values a thread has of a head, if lanes suffice
-AHEAD = 2  # keys it loads before it uses the first: the latency of memory is waited for once
+AHEAD = 2  # keys of a team in one step; those of the next are on their way meanwhile
 UNSPLIT = 512  # tokens of context up to which it is not split
 SHARE = 128  # tokens of context of a split at least
 SUBGROUPS = 8  # of a workgroup, if their sums fit
