@@ -20,7 +20,10 @@ MATVEC = Arguments(
         ("residual", "float"),
         ("y", "float"),
     ),
-    tuple((name, "uint") for name in ("columns", "rows", "row_nbytes", "tokens")),
+    tuple(
+        (name, "uint")
+        for name in ("columns", "rows", "row_nbytes", "tokens", "adds_bias", "adds_residual")
+    ),
 )
 QUANTIZE_ACTIVATIONS = Arguments(
     "QuantizeActivationsArgs",
@@ -87,19 +90,15 @@ def launches(call: Call, linear: Linear, tuning: Tuning | None = None) -> tuple[
             rows=linear.rows,
             row_nbytes=weight.row_nbytes(linear.columns),
             tokens=tokens,
+            adds_bias=linear.bias,
+            adds_residual=linear.residual,
         ),
         (
             min(workgroups, GRID_X),
             -(-workgroups // GRID_X),
             1 if tokens == 1 else -(-tokens // TOKENS),
         ),
-        (
-            tuning.threads,
-            tuning.team,
-            int(linear.gated),
-            int(linear.bias),
-            int(linear.residual),
-        ),
+        (tuning.threads, tuning.team, int(linear.gated)),
     )
     return (_quantize(tokens, linear.columns), multiply) if integers else (multiply,)
 
