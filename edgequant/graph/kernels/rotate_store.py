@@ -23,6 +23,9 @@ ARGUMENTS = Arguments(
     (("heads", "uint"), ("heads_kv", "uint"), ("capacity", "uint"), ("epsilon", "float")),
 )
 
+MANY = 64  # tokens from which there are workgroups enough for
+EACH = 8  # heads of one, which turn by the same angles
+
 
 @dataclass(frozen=True)
 class Heads:
@@ -62,6 +65,7 @@ def launches(call: Call, heads: Heads, rotation: Rotation) -> tuple[Launch, ...]
     lanes = call.limits.subgroup
     threads = -(-heads.head_dim // 2 // lanes) * lanes
     rotates = int(bool(rotation.frequencies))
+    each = EACH if call.tokens >= MANY else 1
     return (
         Launch(
             f"rotate_store_{call.cache.name.lower()}",
@@ -72,7 +76,7 @@ def launches(call: Call, heads: Heads, rotation: Rotation) -> tuple[Launch, ...]
                 capacity=call.capacity,
                 epsilon=rotation.epsilon or 0.0,
             ),
-            (heads.heads + 2 * heads.heads_kv, call.tokens, 1),
-            (threads, heads.head_dim, interleaved, rotates, normed, scaled),
+            (-(-(heads.heads + 2 * heads.heads_kv) // each), call.tokens, 1),
+            (threads, heads.head_dim, interleaved, rotates, normed, scaled, each),
         ),
     )
