@@ -64,6 +64,7 @@ shaders: $(VENV)/.installed ## Compile the shaders that changed, and print the s
 
 bench: ## Speed and memory of this machine, side by side with llama.cpp
 	$(BIN)/python tests/bench/bench_formats.py
+	$(BIN)/python tests/bench/quantize_speed.py
 
 wheel: $(VENV)/.installed ## Build the wheel into dist/
 	$(BIN)/pip wheel $(PIP_FLAGS) --no-deps --wheel-dir dist .

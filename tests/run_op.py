@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from kv_cache import loaded, stored
 from numpy.typing import NDArray
 
 from edgequant.blocks import BLOCK_TYPES, Floats, TensorInfo, Weight
@@ -17,7 +18,7 @@ from edgequant.device.bind import bind
 from edgequant.device.protocol import Gpu
 from edgequant.device.step import STEP
 from edgequant.formats import find
-from edgequant.formats.format import dequantize, quantize
+from edgequant.formats.format import quantize
 from edgequant.formats.matrix import Matrix
 from edgequant.graph import ROWS, TOKENS, Launchable, Step
 from edgequant.graph.launch import Call, Kind, Launch, Limits, Operand, Span
@@ -241,35 +242,6 @@ def step_record(**fields: float) -> NDArray[Any]:
     for field, value in fields.items():
         record[field] = value
     return record
-
-
-def stored(content: Floats, capacity: int, cache_type: str) -> bytes:
-    """Return a cache of (heads_kv, capacity, head_dim) that starts with (past, heads_kv, head_dim).
-
-    In Q8_0 all bytes come first, (heads_kv, capacity, head_dim), and then all scales.
-    """
-    past, heads, width = content.shape
-    rows = np.ascontiguousarray(content.transpose(1, 0, 2)).reshape(-1, width)
-    fmt = find(cache_type)
-    raw = np.full((heads, capacity, fmt.type.row_nbytes(width)), 0xFF, np.uint8)
-    if past:
-        raw[:, :past] = quantize(fmt, rows).reshape(heads, past, -1)
-    if cache_type == "Q8_0":
-        blocks = raw.reshape(-1, fmt.type.nbytes)
-        return blocks[:, 2:].tobytes() + blocks[:, :2].tobytes()
-    return raw.tobytes()
-
-
-def loaded(raw: NDArray[np.uint8], sizes: tuple[int, ...], cache_type: str) -> Floats:
-    """Return a cache as (capacity, heads_kv, head_dim) float32."""
-    heads, width = sizes
-    fmt = find(cache_type)
-    if cache_type == "Q8_0":
-        count = raw.size // fmt.type.nbytes
-        values, scales = raw[: 32 * count].reshape(-1, 32), raw[32 * count :].reshape(-1, 2)
-        raw = np.concatenate([scales, values], axis=1)
-    rows = dequantize(fmt, raw.reshape(-1, fmt.type.row_nbytes(width)))
-    return rows.reshape(heads, -1, width).transpose(1, 0, 2)
 
 
 def without(limits: Limits, **changes: object) -> Limits:

@@ -7,12 +7,11 @@ from dataclasses import dataclass
 
 from edgequant.device.recorder import Purpose
 from edgequant.graph import Graph, Node, Value
+from edgequant.graph.caches import STORES
 from edgequant.graph.kernels import observe as observe_kernel
 from edgequant.graph.kernels import sample as sample_kernel
 from edgequant.graph.launch import Span
 from edgequant.graph.ops.fused_linear import FusedLinear
-from edgequant.graph.ops.rotate_store import RotateStore
-from edgequant.graph.ops.store_kv import StoreKV
 from edgequant.graph.plan import Task, tasks_of
 
 
@@ -53,9 +52,7 @@ def run(graph: Graph, *, exact: bool) -> Purpose:
 
 def fill(graph: Graph, *, exact: bool) -> Purpose:
     """Fill the KV cache, and compute nothing after the last store."""
-    stores = [
-        i for i, node in enumerate(graph.nodes) if isinstance(node.op, (RotateStore, StoreKV))
-    ]
+    stores = [i for i, node in enumerate(graph.nodes) if isinstance(node.op, STORES)]
     return Purpose("fill", tasks_of(graph)[: stores[-1] + 1], {}, exact)
 
 

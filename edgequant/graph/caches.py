@@ -1,8 +1,11 @@
 """Which layers of a graph have a KV cache, and how wide it is."""
 
 from edgequant.graph.graph import Graph
+from edgequant.graph.ops.rotate_attend import RotateAttend
 from edgequant.graph.ops.rotate_store import RotateStore
 from edgequant.graph.ops.store_kv import StoreKV
+
+STORES = (StoreKV, RotateStore, RotateAttend)  # the ops that fill a cache
 
 
 def caches(graph: Graph) -> dict[int, tuple[int, int]]:
@@ -10,5 +13,5 @@ def caches(graph: Graph) -> dict[int, tuple[int, int]]:
     return {
         node.op.layer: (node.op.heads_kv, node.op.head_dim)
         for node in graph.nodes
-        if isinstance(node.op, (StoreKV, RotateStore))
+        if isinstance(node.op, STORES)
     }

@@ -5,6 +5,7 @@
     FusedLinear, FusedLinear, Gate                -> FusedLinear, gated
     FusedLinear, Add                              -> FusedLinear with a residual
     norms, Rope, Rope, StoreKV                    -> RotateStore
+    RotateStore, Attention                        -> RotateAttend
 
 A value that two nodes read is never fused away. What no rewrite fits stays as it is, and runs. A
 linear layer's input stays a value of its own, so that it can be observed. It knows ops, and of
@@ -27,6 +28,7 @@ from edgequant.graph.ops.gate import Gate
 from edgequant.graph.ops.linear import Linear
 from edgequant.graph.ops.rms_norm import RmsNorm
 from edgequant.graph.ops.rope import Rope
+from edgequant.graph.ops.rotate_attend import RotateAttend
 from edgequant.graph.ops.rotate_store import RotateStore
 from edgequant.graph.ops.store_kv import StoreKV
 
@@ -41,7 +43,7 @@ def fuse(graph: Graph, types: Types) -> Graph:
         types: block types of its weights.
     """
     nodes = [_linear(node) for node in graph.nodes]
-    for rewrite in (_bias, _gate, _residual, _rotate_store):
+    for rewrite in (_bias, _gate, _residual, _rotate_store, _rotate_attend):
         nodes = _apply(rewrite, nodes, types)
     fused, made = Graph(), dict[int, Value]()
     for node in nodes:
@@ -72,6 +74,12 @@ class _Uses:
         """Return the only node that reads it; None if it is read more than once, or outside."""
         readers = self._readers[value.number]
         return readers[0] if len(readers) == 1 and value.number != self._last else None
+
+    def only(self, node: Node, value: Value) -> bool:
+        """Tell whether nothing but the node reads it, however often."""
+        return value.number != self._last and all(
+            reader.output == node.output for reader in self._readers[value.number]
+        )
 
 
 # What a node becomes, and the nodes that vanish into it; None where a rewrite does not fit.
@@ -184,3 +192,15 @@ def _rotate_store(node: Node, uses: _Uses) -> _Fit:
     weights = (*(norms[0].weights + norms[1].weights if normed else ()), *keys.weights)
     inputs = (q, k, node.inputs[1])
     return Node(fused, inputs, replace(node.output, shape=q.shape), weights), tuple(parts)
+
+
+def _rotate_attend(node: Node, uses: _Uses) -> _Fit:
+    if not isinstance(node.op, Attention):
+        return None
+    rotate = uses.maker(node.inputs[0])
+    if not isinstance(rotate.op, RotateStore):
+        return None
+    fused = RotateAttend(rotate.op)
+    if fused.attend != node.op or not uses.only(node, rotate.output):
+        return None
+    return replace(node, op=fused, inputs=rotate.inputs, weights=rotate.weights), (rotate,)

@@ -28,7 +28,7 @@ import numpy as np
 
 from edgequant.errors import DeviceError
 
-MOST = 16  # processes, of 18 MB of memory and what their work takes
+MOST = 12  # processes: each takes 18 MB and what its work needs, and all shall stay below 400 MB
 AHEAD = 3  # items given to each worker before the first result is awaited
 PIPE_NBYTES = 1 << 20  # where the system allows: results wait in it while others are awaited
 

@@ -29,6 +29,7 @@ from edgequant.device.vulkan.device import open_gpu
 from edgequant.graph.kernels import attention
 from edgequant.graph.launch import Call, Dispatch, Kind, Launch, Operand, Span
 from edgequant.graph.ops.attention import Attention
+from edgequant.graph.ops.rotate_attend import RotateAttend
 from edgequant.graph.ops.rotate_store import RotateStore
 
 SHAPES = {"8B": (32, 8, 128), "1B": (32, 8, 64)}  # heads, heads_kv, head_dim
@@ -44,26 +45,25 @@ class Bench:
     def __init__(self, gpu: Gpu, shape: tuple[int, int, int], cache: str, *, quick: bool) -> None:
         self.gpu, self.shape, self.cache, self.quick = gpu, shape, cache, quick
 
-    def measure(self, tokens: int, past: int, *, rotate: bool = False) -> float:
-        """Return seconds a layer: of attention, or of norms, rope and store."""
+    def measure(
+        self, tokens: int, past: int, *, rotate: bool = False, fused: bool = False
+    ) -> float:
+        """Return seconds a layer: of attention, or of rope and store, or of both as one op."""
         heads, heads_kv, head_dim = self.shape
         context = 512
         while context < past + tokens:
             context *= 2
         cache = BLOCK_TYPES[self.cache]
         widths = (heads * head_dim, heads_kv * head_dim, heads_kv * head_dim)
-        inputs = tuple((tokens, width) for width in widths[: 3 if rotate else 1])
+        inputs = tuple((tokens, width) for width in widths[: 3 if rotate or fused else 1])
         call = Call(tokens, 1, context, context, (), cache, self.gpu.limits, inputs)
         nbytes = heads_kv * context * cache.row_nbytes(head_dim)
         layers = 2 if self.quick else min(max(32, COLD // nbytes), 256 if tokens == 1 else 8)
         held = Held(self.gpu, tokens, past, widths, 2 * layers * nbytes)
         dispatches = []
         for layer in range(layers):
-            op = (
-                RotateStore(layer, heads, heads_kv, head_dim, 5e5, interleaved=True)
-                if rotate
-                else Attention(layer, heads, heads_kv, head_dim)
-            )
+            first = RotateStore(layer, heads, heads_kv, head_dim, 5e5, interleaved=True)
+            op = RotateAttend(first) if fused else first if rotate else RotateAttend(first).attend
             for launch in op.launch(call):
                 resolve = held.resolve(layer, nbytes)
                 dispatches.append(bind(launch, resolve, self.gpu.address, launch.kernel))
@@ -154,9 +154,9 @@ def table(gpu: Gpu, *, quick: bool) -> None:
         row = BLOCK_TYPES[cache].row_nbytes(head_dim)
         print(f"{name} {cache}")
         for depth in DEPTHS[: 2 if quick else None]:
-            taken = bench.measure(1, depth)
+            taken = bench.measure(1, depth, fused=True)
             speed = f"{2 * heads_kv * (depth + 1) * row / taken / 1e9:6.0f} GB/s"
-            print(f"  decode at {depth:6}: {1e6 * taken:8.2f} us a layer, {speed}")
+            print(f"  decode at {depth:6}: {1e6 * taken:8.2f} us a layer, {speed} with rope")
         for (tokens, depth), matrix in itertools.product(PROMPTS[: 1 if quick else None], (1, 0)):
             if matrix == 0 and (tokens <= 8 or gpu.limits.cooperative_matrix is None):
                 continue
@@ -171,25 +171,27 @@ def table(gpu: Gpu, *, quick: bool) -> None:
             print(f"  rotate_store, {tokens:4} tokens: {1e6 * taken:8.2f} us a layer")
 
 
-def tune(gpu: Gpu) -> None:
-    """Print what other choices would give, best first."""
-    bench = Bench(gpu, SHAPES["8B"], "F16", quick=False)
-    for depth, unsplit, busy in (
-        (128, 512, (256,)), (400, 512, (256,)), (128, 0, (64, 256)), (400, 0, (128, 256)),
-        (4096, 0, (128, 256, 512)),
-    ):  # fmt: skip
-        found = []
-        for rows, ahead, chunks, subgroups, many in itertools.product(
-            (2, 4), (1, 2, 4), (1, 2), (4, 8), busy
-        ):
-            choices = {"ROWS": rows, "AHEAD": ahead, "CHUNKS": chunks, "SUBGROUPS": subgroups}
-            choices["BUSY"] = many
-            with chosen(**choices, UNSPLIT=unsplit, SHARE=64):
-                found.append((bench.measure(1, depth), choices))
-        print(f"8B F16 decode at {depth}, {'not' if unsplit else 'if'} split, us a layer")
-        found.sort(key=lambda pair: pair[0])
-        for taken, choices in (*found[:8], found[-1]):
-            print(f"  {1e6 * taken:8.2f} {choices}")
+def tune(index: str) -> None:
+    """Print what other choices would give, each on a device of its own, and which is best."""
+    found: dict[tuple[int, bool], list[tuple[float, str]]] = {}
+    for rows, ahead, chunks, subgroups in itertools.product((1, 2, 4), (1, 2), (1, 2), (4, 8)):
+        choices = {"ROWS": rows, "AHEAD": ahead, "CHUNKS": chunks, "SUBGROUPS": subgroups}
+        for depth, split, busy in (
+            (128, False, 0), (400, False, 0), (128, True, 128), (400, True, 128),
+            (4096, True, 128), (4096, True, 256), (4096, True, 512),
+        ):  # fmt: skip
+            gpu = open_gpu(index)  # pipelines made late in a process are slow on NVIDIA
+            bench = Bench(gpu, SHAPES["8B"], "F16", quick=False)
+            with chosen(**choices, BUSY=busy, UNSPLIT=0 if split else 512, SHARE=64):
+                taken = bench.measure(1, depth, fused=True)
+            gpu.close()
+            words = " ".join(f"{name.lower()} {value}" for name, value in choices.items())
+            found.setdefault((depth, split), []).append((taken, f"{words} busy {busy}"))
+    for (depth, split), tried in found.items():
+        print(f"8B F16 decode at {depth}, {'if' if split else 'not'} split, us a layer")
+        tried.sort()
+        for taken, words in (*tried[:8], tried[-1]):
+            print(f"  {1e6 * taken:8.2f} {words}")
 
 
 def launches_of(gpu: Gpu) -> tuple[Launch, ...]:
@@ -205,10 +207,10 @@ def main() -> None:
     parser.add_argument("--tune", action="store_true", help="try other choices too")
     parser.add_argument("--quick", action="store_true", help="only see that it runs")
     args = parser.parse_args()
+    if args.tune:
+        tune(args.device)
     gpu = open_gpu(args.device)
     print(gpu.description)
-    if args.tune:
-        tune(gpu)
     table(gpu, quick=args.quick)
     for launch in launches_of(gpu):
         print(launch.kernel, launch.workgroups, launch.constants)

@@ -49,7 +49,7 @@ def load(path: Path, device: str, began: float) -> dict[str, Any]:
     import numpy as np
 
     from edgequant.device.protocol import Sampling
-    from edgequant.runtime.model import open_model
+    from edgequant.runtime import model as parts
 
     marks = {"import": time.monotonic()}
     opened = open_device(device)
@@ -58,7 +58,11 @@ def load(path: Path, device: str, began: float) -> dict[str, Any]:
     free = gpu.memory()
     marks["memory"] = time.monotonic()
     greedy = Sampling(temperature=0)
-    with open_model(path, opened, context=CONTEXT) as model:
+    inside: dict[str, float] = {}
+    for name in ("open_file", "read_model", "read_tokenizer"):
+        setattr(parts, name, clocked(getattr(parts, name), name, inside))
+    opened.load = clocked(opened.load, "load", inside)
+    with parts.open_model(path, opened, context=CONTEXT) as model:
         marks["model"] = time.monotonic()
         session = model.session()
         ids = model.tokenizer.encode("badebidofu gomu liba doma lifu")[:16]
@@ -80,12 +84,25 @@ def load(path: Path, device: str, began: float) -> dict[str, Any]:
         "first_token": marks["first"] - began,
         "own": stages["model"] + stages["first"],
         "stages": stages,
+        "inside": inside,
         "weights": weights,
         "cache": cache,
         "used": used,
         "host_us": 1e6 * host,
         "description": opened.description,
     }
+
+
+def clocked(action: Any, name: str, taken: dict[str, float]) -> Any:
+    """Return the same function, which notes how long it took."""
+
+    def run(*args: Any, **words: Any) -> Any:
+        began = time.monotonic()
+        result = action(*args, **words)
+        taken[name] = time.monotonic() - began
+        return result
+
+    return run
 
 
 class Timed:
@@ -194,8 +211,9 @@ def show(results: list[dict[str, Any]]) -> None:
         for part in ("cold", "warm", "speed"):
             if "failed" in found[part]:
                 print(f"  {part}: {found[part]['failed']}")
-        stages = found["warm"].get("stages", {})
-        print("  " + ", ".join(f"{name} {1e3 * s:.0f} ms" for name, s in stages.items()))
+        for part in ("stages", "inside"):
+            stages = found["warm"].get(part, {})
+            print("  " + ", ".join(f"{name} {1e3 * s:.0f} ms" for name, s in stages.items()))
 
 
 def main() -> None:

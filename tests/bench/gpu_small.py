@@ -97,6 +97,10 @@ def small(gpu: Gpu, rng: np.random.Generator, quick: bool) -> None:
                 "rms_norm, half": rms_norm.launches(replace(call, wants=(half,)), columns, 1e-5),
                 "rms_norm of heads": rms_norm.launches(call, 128, 1e-5),
             }
+            for threads in (128, 256, 512):
+                fewer = replace(gpu.limits, workgroup=min(threads, gpu.limits.workgroup))
+                less = replace(call, limits=fewer, wants=(q8,))
+                cases[f"rms_norm, q8, {threads}"] = rms_norm.launches(less, columns, 1e-5)
         step = step_record(tokens=tokens, rows=tokens).tobytes()
         inputs = [rng.standard_normal(shape, np.float32) for _ in range(2)]
         memory = held(gpu, inputs, 4 * tokens * columns, columns, step)

@@ -8,37 +8,44 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from edgequant.blocks import BlockType
-from edgequant.errors import UnsupportedError
+from edgequant.graph.kernels.cache import (
+    RESULT,
+    STEP,
+    WIDEST,
+    Rotation,
+    check_head_dim,
+    check_weights,
+)
 from edgequant.graph.launch import Arguments, Call, Kind, Launch, Operand
 
 SIZES = (("heads_kv", "uint"), ("group", "uint"), ("capacity", "uint"), ("tokens", "uint"))
+READ = (("queries", "float"), ("key_cache", "uint8_t"), ("value_cache", "uint8_t"))
 ATTENTION = Arguments(
     "AttentionArgs",
     (
-        ("queries", "float"),
-        ("key_cache", "uint8_t"),
-        ("value_cache", "uint8_t"),
+        *READ,
         ("step", "Step"),
         ("result", "float"),
-        ("partial", "float"),
-        ("stats", "float2"),
         ("rounded", "uint8_t"),
+        ("keys", "float"),
+        ("values", "float"),
+        ("query_norm", "float"),
+        ("key_norm", "float"),
+        ("frequencies", "float"),
+        ("factors", "float"),
     ),
-    (*SIZES, ("splits", "uint"), ("scale", "float")),
+    (*SIZES, ("splits", "uint"), ("scale", "float"), ("epsilon", "float")),
 )
 MANY = Arguments(
     "ManyAttentionArgs",
-    (*ATTENTION.pointers[:5], ("halves", "uint8_t")),
+    (*READ, ("step", "Step"), ("result", "float"), ("halves", "uint8_t")),
     (*SIZES, ("scale", "float")),
 )
 MERGE = Arguments(
     "AttentionMergeArgs",
-    (("partial", "float"), ("stats", "float2"), ("result", "float"), ("rounded", "uint8_t")),
+    (("partial", "float"), ("result", "float"), ("rounded", "uint8_t")),
     SIZES,
 )
-STEP = Operand(Kind.STEP)
-RESULT = Operand(Kind.OUTPUT, reads=False, writes=True)
 
 # Widths of a head that `attention_matrix` is compiled for: by (M, N, K) of the GPU's matrices and
 # lanes of its subgroups, by cache.
@@ -47,15 +54,13 @@ MATRIX_HEADS: Mapping[tuple[int, int, int, int], Mapping[str, tuple[int, ...]]] 
     (8, 8, 8, 8): {"F16": (64,), "Q8_0": (64,)},
 }
 FEW = 8  # tokens that are taken one by one
-WIDEST = 256  # of a head: what registers and shared memory hold
-WIDEST_FLOATS = 192  # the same, with a cache in F32
-ROWS = 4  # of a workgroup: registers hold their queries and sums
+ROWS = 2  # of a workgroup: registers hold their queries and sums
 CHUNKS = 2  # of 8 values a thread has of a head, if lanes suffice
-AHEAD = 2  # keys it loads before it uses the first: the latency of memory is waited for once
+AHEAD = 2  # keys of a team in one step; those of the next are on their way meanwhile
 UNSPLIT = 512  # tokens of context up to which it is not split
 SHARE = 128  # tokens of context of a split at least
 SUBGROUPS = 8  # of a workgroup, if their sums fit
-MERGING = 128  # threads of the merge
+MERGING = 256  # threads of the merge
 BUSY = 256  # workgroups that keep a large GPU busy
 
 
@@ -68,6 +73,19 @@ class Heads:
     group: int
     head_dim: int
 
+    @property
+    def scale(self) -> float:
+        """Of scores: powers are of two, as GPUs compute them."""
+        return math.log2(math.e) / math.sqrt(self.head_dim)
+
+    def read(self) -> tuple[Operand, Operand, Operand]:
+        """Return queries and cache."""
+        return (
+            Operand(Kind.INPUT, 0),
+            Operand(Kind.KEYS, self.layer),
+            Operand(Kind.VALUES, self.layer),
+        )
+
     def sizes(self, call: Call) -> dict[str, int]:
         """Return the scalars that all kernels share."""
         return {
@@ -78,31 +96,30 @@ class Heads:
         }
 
 
-def launches(call: Call, heads: Heads) -> tuple[Launch, ...]:
-    """Return the launches of one layer's attention; input 0 is the queries.
+def launches(call: Call, heads: Heads, fresh: Rotation | None = None) -> tuple[Launch, ...]:
+    """Return the launches of one layer's attention.
+
+    Args:
+        call: input 0 is the queries.
+        heads: of queries and cache.
+        fresh: for one token: inputs are queries, keys and values that nobody has rotated or stored
+            yet; this is to be done to them.
 
     Raises:
         UnsupportedError: a head that is too wide, or not whole blocks of the cache.
     """
     check_head_dim(heads.head_dim, call.cache)
-    read = (
-        Operand(Kind.INPUT, 0),
-        Operand(Kind.KEYS, heads.layer),
-        Operand(Kind.VALUES, heads.layer),
-        STEP,
-    )
-    scale = math.log2(math.e) / math.sqrt(heads.head_dim)  # of powers of two, as GPUs compute
-    if call.tokens <= FEW:
-        return _few(call, heads, read, scale)
-    return (_many(call, heads, read, scale),)
+    if call.tokens > FEW:
+        return (_many(call, heads),)
+    return _few(call, heads, fresh)
 
 
-def _many(call: Call, heads: Heads, read: tuple[Operand, ...], scale: float) -> Launch:
+def _many(call: Call, heads: Heads) -> Launch:
     """Return `attention_matrix` where the GPU multiplies matrices, else `attention_tiled`."""
     columns = heads.heads_kv * heads.group * heads.head_dim
     wanted = [w for w in call.wants if w.tag == "half" and columns % 64 == 0]
-    operands = (*read, RESULT, wanted[0] if wanted else STEP)
-    scalars = MANY.pack(**heads.sizes(call), scale=scale)
+    operands = (*heads.read(), STEP, RESULT, wanted[0] if wanted else STEP)
+    scalars = MANY.pack(**heads.sizes(call), scale=heads.scale)
     matrix, cache = call.limits.cooperative_matrix or (0, 0, 0), call.cache.name
     sizes = MATRIX_HEADS.get((*matrix, call.limits.subgroup), {}).get(cache, ())
     if heads.head_dim in sizes:
@@ -122,65 +139,55 @@ def _many(call: Call, heads: Heads, read: tuple[Operand, ...], scale: float) -> 
     )
 
 
-def _few(call: Call, heads: Heads, read: tuple[Operand, ...], scale: float) -> tuple[Launch, ...]:
+def _few(call: Call, heads: Heads, fresh: Rotation | None) -> tuple[Launch, ...]:
     """Return `attention`, and `attention_merge` where the context is split."""
+    subgroup, head_dim = call.limits.subgroup, heads.head_dim
     rows = heads.group * call.tokens
     passes = -(-rows // ROWS)
     splits = 1
     if call.context > UNSPLIT:
         splits = max(1, min(call.context // SHARE, -(-BUSY // (heads.heads_kv * passes))))
     rows_each = -(-rows // passes)
-    lanes = min(call.limits.subgroup, _power_of_two(-(-heads.head_dim // (8 * CHUNKS))))
-    tile = (rows_each, lanes, -(-heads.head_dim // (8 * lanes)), AHEAD)
-    threads = call.limits.subgroup * _subgroups(call, rows_each * heads.head_dim)
-    wanted = [w for w in call.wants if w.tag == "q8" and heads.head_dim % 32 == 0]
-    rounded = wanted[0] if wanted else STEP  # fills an empty place
-
-    def attend(written: tuple[Operand, ...], *, round_too: bool) -> Launch:
-        return Launch(
-            f"attention_{call.cache.name.lower()}",
-            (*read, *written),
-            ATTENTION.pack(**heads.sizes(call), splits=splits, scale=scale),
-            (splits, heads.heads_kv, passes),
-            (threads, heads.head_dim, *tile, int(round_too)),
-        )
-
+    lanes = max(_power_of_two(-(-head_dim // (8 * CHUNKS))), 4 if call.cache.weights > 1 else 1)
+    lanes = min(subgroup, lanes)
+    threads = subgroup * _subgroups(call, rows_each * head_dim)
+    wanted = [w for w in call.wants if w.tag == "q8" and head_dim % 32 == 0]
+    rounded = wanted[0] if wanted else STEP
+    partial = Operand(Kind.SCRATCH, 0, nbytes=4 * heads.heads_kv * rows * splits * (head_dim + 2))
+    read: tuple[Operand, ...] = heads.read()
+    made: tuple[Operand, ...] = (STEP,) * 6
+    turning = (0, 0, 0, 0)
+    if fresh is not None:
+        check_weights(call.weights)
+        read = (read[0], *(replace(cache, writes=True) for cache in read[1:]))
+        made = (Operand(Kind.INPUT, 1), Operand(Kind.INPUT, 2), *fresh.operands())
+        turning = (1, *fresh.constants())
+    whole = (RESULT, rounded) if splits == 1 else (replace(partial, reads=False, writes=True), STEP)
+    attend = Launch(
+        f"attention_{call.cache.name.lower()}",
+        (*read, STEP, *whole, *made),
+        ATTENTION.pack(
+            **heads.sizes(call),
+            splits=splits,
+            scale=heads.scale,
+            epsilon=(fresh and fresh.epsilon) or 0.0,
+        ),
+        (splits, heads.heads_kv, passes),
+        (
+            threads, head_dim, rows_each, lanes, -(-head_dim // (8 * lanes)), AHEAD,
+            int(bool(wanted) and splits == 1), *turning,
+        ),
+    )  # fmt: skip
     if splits == 1:
-        return (attend((RESULT, STEP, STEP, rounded), round_too=bool(wanted)),)
-    places = heads.heads_kv * rows * splits
-    partial = Operand(Kind.SCRATCH, 0, nbytes=4 * places * heads.head_dim)
-    stats = Operand(Kind.SCRATCH, 1, nbytes=4 * places * 2)
-    made = (replace(o, reads=False, writes=True) for o in (partial, stats))
-    subgroup = call.limits.subgroup
+        return (attend,)
     merge = Launch(
         "attention_merge",
-        (partial, stats, RESULT, rounded),
+        (partial, RESULT, rounded),
         MERGE.pack(**heads.sizes(call)),
         (rows, heads.heads_kv, 1),
-        (-(-MERGING // subgroup) * subgroup, heads.head_dim, splits, int(bool(wanted))),
+        (-(-MERGING // subgroup) * subgroup, head_dim, splits, int(bool(wanted))),
     )
-    return (attend((STEP, *made, STEP), round_too=False), merge)
-
-
-def check_head_dim(head_dim: int, cache: BlockType) -> None:
-    """Refuse a head that kernels cannot take, or that is not whole blocks of the cache.
-
-    Raises:
-        UnsupportedError: with both numbers.
-    """
-    widest = WIDEST_FLOATS if cache.name == "F32" else WIDEST
-    if head_dim > widest or head_dim % 8:
-        raise UnsupportedError(
-            f"attention: heads of {head_dim} values; a GPU takes multiples of 8 up to {widest} "
-            f"with a KV cache in {cache.name}.",
-            hint="use --device cpu.",
-        )
-    if head_dim % cache.weights:
-        raise UnsupportedError(
-            f"attention: heads of {head_dim} values; a KV cache in {cache.name} takes multiples "
-            f"of {cache.weights}.",
-            hint="use --cache-type f16.",
-        )
+    return (attend, merge)
 
 
 def _power_of_two(least: int) -> int:

@@ -22,8 +22,18 @@ MATMUL = Arguments(
         ("y", "float"),
         ("halves", "uint8_t"),
     ),
-    tuple(
-        (name, "uint") for name in ("rows", "columns", "tokens", "stride", "row_nbytes", "steps")
+    (
+        ("rows", "uint"),
+        ("columns", "uint"),
+        ("tokens", "uint"),
+        ("stride", "uint"),
+        ("row_nbytes", "uint"),
+        ("steps", "uint"),
+        # What is fused is told at run time: every pipeline more costs start-up and code memory.
+        ("adds_bias", "uint"),
+        ("adds_residual", "uint"),
+        ("gated", "uint"),
+        ("writes_halves", "uint"),
     ),
 )
 TILED = Arguments(
@@ -37,7 +47,15 @@ TILED = Arguments(
         ("residual", "float"),
         ("y", "float"),
     ),
-    tuple((name, "uint") for name in ("rows", "columns", "tokens", "row_nbytes")),
+    (
+        ("rows", "uint"),
+        ("columns", "uint"),
+        ("tokens", "uint"),
+        ("row_nbytes", "uint"),
+        ("adds_bias", "uint"),
+        ("adds_residual", "uint"),
+        ("gated", "uint"),
+    ),
 )
 HALVE = Arguments(
     "HalveArgs",
@@ -53,7 +71,13 @@ PARTS = Arguments(
         ("residual", "float"),
         ("y", "float"),
     ),
-    (("rows", "uint"), ("tokens", "uint"), ("splits", "uint")),
+    (
+        ("rows", "uint"),
+        ("tokens", "uint"),
+        ("splits", "uint"),
+        ("adds_bias", "uint"),
+        ("adds_residual", "uint"),
+    ),
 )
 
 MULTIPLE = 64  # of columns that `halve` fills up to
@@ -154,9 +178,11 @@ def _tiled(call: Call, linear: Linear, tokens: int) -> Launch:
             columns=linear.columns,
             tokens=tokens,
             row_nbytes=weight.row_nbytes(linear.columns),
+            adds_bias=linear.bias,
+            adds_residual=linear.residual,
+            gated=linear.gated,
         ),
         (_count(tokens, SIDE), _count(linear.rows, rows), 1),
-        (int(linear.bias), int(linear.residual), int(linear.gated)),
     )
 
 
@@ -201,23 +227,26 @@ def _cooperative(call: Call, linear: Linear, tokens: int, tile: Tile) -> tuple[L
             stride=stride,
             row_nbytes=weight.row_nbytes(linear.columns),
             steps=each,
+            adds_bias=linear.bias and alone,
+            adds_residual=linear.residual and alone,
+            gated=linear.gated,
+            writes_halves=also,
         ),
         (token_tiles, row_tiles, splits),
-        (
-            int(linear.bias and alone),
-            int(linear.residual and alone),
-            int(linear.gated),
-            int(also),
-        ),
     )
     if alone:
         return halve, multiply
     add = Launch(
         "matmul_parts",
         (_read(parts), Operand(Kind.STEP), *linear.added, _OUTPUT),
-        PARTS.pack(rows=linear.rows, tokens=tokens, splits=splits),
+        PARTS.pack(
+            rows=linear.rows,
+            tokens=tokens,
+            splits=splits,
+            adds_bias=linear.bias,
+            adds_residual=linear.residual,
+        ),
         (_count(linear.rows, 4 * 64), tokens, 1),
-        (int(linear.bias), int(linear.residual)),
     )
     return halve, multiply, add
 

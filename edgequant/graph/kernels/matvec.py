@@ -19,9 +19,11 @@ MATVEC = Arguments(
         ("bias", "float"),
         ("residual", "float"),
         ("y", "float"),
-        ("made", "uint8_t"),
     ),
-    tuple((name, "uint") for name in ("columns", "rows", "row_nbytes", "tokens")),
+    tuple(
+        (name, "uint")
+        for name in ("columns", "rows", "row_nbytes", "tokens", "adds_bias", "adds_residual")
+    ),
 )
 QUANTIZE_ACTIVATIONS = Arguments(
     "QuantizeActivationsArgs",
@@ -32,7 +34,6 @@ MOST_TOKENS = 8
 ROWS = 1  # of a team, as in lib/matvec.slang
 TOKENS = 4  # of the variant for several
 TAG = "q8"  # of int8 activations
-BLOCK = 32  # of them share a scale
 QUANTIZED_BY_WORKGROUP = 1024  # columns
 FEW_ROWS = 2048  # below, a row is split over two subgroups: one each would leave a GPU idle
 GRID_X = 1 << 15  # as in lib/matvec.slang
@@ -53,17 +54,15 @@ class Tuning:
     rows: int = ROWS
 
 
-def tune(call: Call, linear: Linear, *, rounds: bool = False) -> Tuning:
-    """Choose how a layer is spread over threads; `rounds`: its output is also wanted as int8."""
+def tune(call: Call, linear: Linear) -> Tuning:
+    """Choose how a layer is spread over threads."""
     lanes = call.limits.subgroup
-    if rounds:
-        return Tuning(BLOCK // ROWS * lanes, lanes)
     return Tuning(4 * lanes, lanes if linear.rows >= FEW_ROWS else 2 * lanes)
 
 
 def quantized(tokens: int, columns: int, index: int = 0, *, writes: bool = False) -> Operand:
     """Return the operand of int8 activations of (tokens, columns); see lib/activations.slang."""
-    nbytes = tokens * columns * 5 // 4
+    nbytes = tokens * columns * 3 // 2
     return Operand(Kind.DERIVED, index, not writes, writes, nbytes, TAG)
 
 
@@ -73,11 +72,9 @@ def launches(call: Call, linear: Linear, tuning: Tuning | None = None) -> tuple[
     Raises:
         UnsupportedError: no kernel decodes the weight's format.
     """
-    tokens, weight, lanes = call.inputs[0][0], call.weights[0], call.limits.subgroup
+    tokens, weight = call.inputs[0][0], call.weights[0]
     integers = call.limits.integer_dot and not call.exact and weight.name in INTEGERS
-    rounding = linear.rows % BLOCK == 0 and BLOCK // ROWS * lanes <= call.limits.workgroup
-    wanted = [o for o in call.wants if rounding and o.tag == TAG]
-    tuning = tuning or tune(call, linear, rounds=bool(wanted))
+    tuning = tuning or tune(call, linear)
     workgroups = -(-linear.rows // (tuning.threads // tuning.team * tuning.rows))
     kernel = format_kernel("matvec_i8" if integers else "matvec", weight)
     multiply = Launch(
@@ -87,27 +84,21 @@ def launches(call: Call, linear: Linear, tuning: Tuning | None = None) -> tuple[
             *linear.matrices,
             *linear.added,
             Operand(Kind.OUTPUT, reads=False, writes=True),
-            wanted[0] if wanted else Operand(Kind.STEP),  # fills an empty place
         ),
         MATVEC.pack(
             columns=linear.columns,
             rows=linear.rows,
             row_nbytes=weight.row_nbytes(linear.columns),
             tokens=tokens,
+            adds_bias=linear.bias,
+            adds_residual=linear.residual,
         ),
         (
             min(workgroups, GRID_X),
             -(-workgroups // GRID_X),
             1 if tokens == 1 else -(-tokens // TOKENS),
         ),
-        (
-            tuning.threads,
-            tuning.team,
-            int(linear.gated),
-            int(linear.bias),
-            int(linear.residual),
-            int(bool(wanted)),
-        ),
+        (tuning.threads, tuning.team, int(linear.gated)),
     )
     return (_quantize(tokens, linear.columns), multiply) if integers else (multiply,)
 

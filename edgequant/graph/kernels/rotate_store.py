@@ -1,11 +1,8 @@
 """Kernel `rotate_store`: norm, rotate and store heads; RotateStore, Rope and StoreKV launch it."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
-from edgequant.blocks import BlockType
-from edgequant.errors import UnsupportedError
-from edgequant.graph.kernels.attention import check_head_dim
+from edgequant.graph.kernels.cache import RESULT, STEP, Rotation, check_head_dim, check_weights
 from edgequant.graph.launch import Arguments, Call, Kind, Launch, Operand
 
 ARGUMENTS = Arguments(
@@ -26,6 +23,9 @@ ARGUMENTS = Arguments(
     (("heads", "uint"), ("heads_kv", "uint"), ("capacity", "uint"), ("epsilon", "float")),
 )
 
+MANY = 64  # tokens from which there are workgroups enough for
+EACH = 8  # heads of one, which turn by the same angles
+
 
 @dataclass(frozen=True)
 class Heads:
@@ -44,77 +44,39 @@ class Heads:
     layer: int = 0
 
 
-def launches(
-    call: Call,
-    heads: Heads,
-    *,
-    frequencies: bytes = b"",
-    interleaved: bool = True,
-    epsilon: float | None = None,
-    factors: bool = False,
-) -> tuple[Launch, ...]:
-    """Return the one launch.
-
-    Args:
-        call: its weights are [query norm, key norm,] [factors], all F32.
-        heads: inputs are queries, keys, values, as far as there are heads of them.
-        frequencies: (head_dim / 2,) float32, radians per position; empty does not rotate.
-        interleaved: pairs are neighbours, not halves.
-        epsilon: of the norms; None without.
-        factors: what frequencies are divided by is the last weight.
+def launches(call: Call, heads: Heads, rotation: Rotation) -> tuple[Launch, ...]:
+    """Return the one launch; inputs are queries, keys, values, as far as there are heads of them.
 
     Raises:
         UnsupportedError: a head too wide, a cache it does not fit, or a weight that is not F32.
     """
     check_head_dim(heads.head_dim, call.cache)
-    _check_weights(call.weights)
-    norms = 0 if epsilon is None else 2
-    absent = Operand(Kind.STEP)  # fills the place of a pointer that is not followed
+    check_weights(call.weights)
     inputs = [Operand(Kind.INPUT, i) for i in range(len(call.inputs))]
-    queries = inputs[0] if heads.heads else absent
-    keys, values = inputs[-2:] if heads.heads_kv else (absent, absent)
-    operands = (
-        queries,
-        keys,
-        values,
-        Operand(Kind.WEIGHT, 0) if norms else absent,
-        Operand(Kind.WEIGHT, 1) if norms else absent,
-        Operand(Kind.TABLE, content=frequencies) if frequencies else absent,
-        Operand(Kind.WEIGHT, norms) if factors else absent,
-        Operand(Kind.STEP),
-        Operand(Kind.OUTPUT, reads=False, writes=True) if heads.heads else absent,
-        Operand(Kind.KEYS, heads.layer, reads=False, writes=True) if heads.heads_kv else absent,
-        Operand(Kind.VALUES, heads.layer, reads=False, writes=True) if heads.heads_kv else absent,
-    )
+    queries, rotated = (inputs[0], RESULT) if heads.heads else (STEP, STEP)
+    stored: tuple[Operand, ...] = (STEP,) * 4
+    if heads.heads_kv:
+        caches = (
+            Operand(kind, heads.layer, reads=False, writes=True)
+            for kind in (Kind.KEYS, Kind.VALUES)
+        )
+        stored = (*inputs[-2:], *caches)
+    interleaved, normed, scaled = rotation.constants()
     lanes = call.limits.subgroup
-    constants = (
-        -(-heads.head_dim // 2 // lanes) * lanes,
-        heads.head_dim,
-        int(interleaved),
-        int(bool(frequencies)),
-        int(bool(norms)),
-        int(factors),
-    )
+    threads = -(-heads.head_dim // 2 // lanes) * lanes
+    rotates = int(bool(rotation.frequencies))
+    each = EACH if call.tokens >= MANY else 1
     return (
         Launch(
             f"rotate_store_{call.cache.name.lower()}",
-            operands,
+            (queries, *stored[:2], *rotation.operands(), STEP, rotated, *stored[2:]),
             ARGUMENTS.pack(
                 heads=heads.heads,
                 heads_kv=heads.heads_kv,
                 capacity=call.capacity,
-                epsilon=epsilon or 0.0,
+                epsilon=rotation.epsilon or 0.0,
             ),
-            (heads.heads + 2 * heads.heads_kv, call.tokens, 1),
-            constants,
+            (-(-(heads.heads + 2 * heads.heads_kv) // each), call.tokens, 1),
+            (threads, heads.head_dim, interleaved, rotates, normed, scaled, each),
         ),
     )
-
-
-def _check_weights(weights: Sequence[BlockType]) -> None:
-    for weight in weights:
-        if weight.name != "F32":
-            raise UnsupportedError(
-                f"rope: a norm or frequencies in {weight.name}; GPUs take F32.",
-                hint="use --device cpu.",
-            )

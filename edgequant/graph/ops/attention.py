@@ -62,10 +62,13 @@ class Attention:
 
     def launch(self, call: Call) -> tuple[Launch, ...]:
         """One launch, or two where the context is split."""
+        return attention.launches(call, self.as_heads)
+
+    @property
+    def as_heads(self) -> attention.Heads:
+        """Its sizes, as kernels take them."""
         group = self.heads // self.heads_kv
-        return attention.launches(
-            call, attention.Heads(self.layer, self.heads_kv, group, self.head_dim)
-        )
+        return attention.Heads(self.layer, self.heads_kv, group, self.head_dim)
 
 
 def _future(run: int) -> Array:

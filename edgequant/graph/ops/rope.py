@@ -10,6 +10,7 @@ from edgequant.blocks import Floats
 from edgequant.formats.matrix import Matrix
 from edgequant.graph.graph import Shape
 from edgequant.graph.kernels import rotate_store
+from edgequant.graph.kernels.cache import Rotation
 from edgequant.graph.launch import Call, Launch
 from edgequant.graph.op import Array, Step
 
@@ -91,7 +92,10 @@ class Rope:
         return rotate_store.launches(
             call,
             rotate_store.Heads(call.inputs[0][1] // self.head_dim, 0, self.head_dim),
-            frequencies=frequency_table(self.base, self.head_dim, self.stretch),
-            interleaved=self.interleaved,
-            factors=bool(call.weights),
+            self.rotation(bool(call.weights)),
         )
+
+    def rotation(self, factors: bool, epsilon: float | None = None) -> Rotation:
+        """Return it as kernels take it, after a norm with `epsilon`."""
+        table = frequency_table(self.base, self.head_dim, self.stretch)
+        return Rotation(table, self.interleaved, epsilon, factors)

@@ -6,10 +6,11 @@ from dataclasses import dataclass
 from edgequant.formats.matrix import Matrix
 from edgequant.graph.graph import Shape
 from edgequant.graph.kernels import rotate_store
+from edgequant.graph.kernels.cache import Rotation
 from edgequant.graph.launch import Call, Launch
 from edgequant.graph.op import Array, Step
 from edgequant.graph.ops.rms_norm import RmsNorm
-from edgequant.graph.ops.rope import Rope, frequency_table
+from edgequant.graph.ops.rope import Rope
 from edgequant.graph.ops.store_kv import StoreKV
 
 
@@ -69,11 +70,11 @@ class RotateStore:
 
     def launch(self, call: Call) -> tuple[Launch, ...]:
         """One launch."""
-        return rotate_store.launches(
-            call,
-            rotate_store.Heads(self.heads, self.heads_kv, self.head_dim, self.layer),
-            frequencies=frequency_table(self.base, self.head_dim, self.stretch),
-            interleaved=self.interleaved,
-            epsilon=self.norms,
-            factors=self.frequencies,
-        )
+        heads = rotate_store.Heads(self.heads, self.heads_kv, self.head_dim, self.layer)
+        return rotate_store.launches(call, heads, self.rotation)
+
+    @property
+    def rotation(self) -> Rotation:
+        """Norms and rope, as kernels take them."""
+        rope = Rope(self.head_dim, self.base, self.interleaved, self.stretch)
+        return rope.rotation(self.frequencies, self.norms)

@@ -8,6 +8,7 @@ import numpy as np
 from edgequant.formats.matrix import Matrix
 from edgequant.graph.graph import Shape
 from edgequant.graph.kernels import rotate_store
+from edgequant.graph.kernels.cache import Rotation
 from edgequant.graph.launch import Call, Launch
 from edgequant.graph.op import Array, Step
 
@@ -39,6 +40,5 @@ class StoreKV:
 
     def launch(self, call: Call) -> tuple[Launch, ...]:
         """One launch, without queries and rotation."""
-        return rotate_store.launches(
-            call, rotate_store.Heads(0, self.heads_kv, self.head_dim, self.layer)
-        )
+        heads = rotate_store.Heads(0, self.heads_kv, self.head_dim, self.layer)
+        return rotate_store.launches(call, heads, Rotation())

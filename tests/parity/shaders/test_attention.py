@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
-from run_op import loaded, nmse, reference, run_op, stored, without
+from kv_cache import rounded_cache
+from run_op import nmse, reference, run_op, without
 
-from edgequant.blocks import Floats
 from edgequant.device.protocol import Gpu
 from edgequant.graph.launch import Operand
 from edgequant.graph.ops.attention import Attention
@@ -19,18 +19,6 @@ FLOAT = 1e-11
 # of deviation 1 is off by as much, and so are its weight and its value: 6e-8. Scores of larger
 # queries are off in proportion.
 HALF = 2e-7
-
-
-def rounded_cache(
-    rng: np.random.Generator, tokens: int, heads_kv: int, head_dim: int, cache_type: str
-) -> tuple[Floats, Floats]:
-    """Return keys and values, (tokens, heads_kv, head_dim), that the cache holds exactly."""
-    made = []
-    for _ in range(2):
-        drawn = rng.standard_normal((tokens, heads_kv, head_dim), np.float32)
-        raw = np.frombuffer(stored(drawn, tokens, cache_type), np.uint8)
-        made.append(loaded(raw, (heads_kv, head_dim), cache_type))
-    return made[0], made[1]
 
 
 def check(

@@ -7,7 +7,6 @@ from shader_weights import FORMATS, lengths, random_weight
 
 from edgequant.device.protocol import Gpu
 from edgequant.graph.kernels.compiled import INTEGERS
-from edgequant.graph.kernels.matvec import quantized
 from edgequant.graph.ops.fused_linear import FusedLinear
 
 pytestmark = pytest.mark.device
@@ -61,23 +60,6 @@ def test_rows_and_epilogues(gpu: Gpu, rows: int, exact: bool, rng: np.random.Gen
             ran = run_op(gpu, op, inputs, weights, limits=limits, exact=exact)
             bound = CANCELLED if rows == 1 else FLOAT
             assert nmse(ran.out, reference(op, seen, weights).out) < bound
-
-
-def test_output_rounded_for_the_next(gpu: Gpu, rng: np.random.Generator) -> None:
-    limits = without(gpu.limits, integer_dot=True)
-    for tokens, rows in ((1, 96), (3, 32)):
-        op = FusedLinear(256, rows, gated=True)
-        weights = [random_weight("Q4_K", rows, 256, rng) for _ in range(2)]
-        x = rng.standard_normal((tokens, 256), np.float32)
-        wanted = quantized(tokens, rows, -1, writes=True)
-        ran = run_op(gpu, op, [x], weights, limits=limits, wants=[wanted])
-        raw = np.frombuffer(ran.derived["q8"], np.uint8)
-        q = raw[: tokens * rows].view(np.int8).reshape(-1, 32)
-        scales = raw[tokens * rows :].view([("d", "<f4"), ("sums", "<i2", 2)])
-        np.testing.assert_allclose(
-            q * scales["d"][:, None], _as_int8(ran.out).reshape(-1, 32), 1e-6
-        )
-        np.testing.assert_array_equal(scales["sums"], q.reshape(-1, 2, 16).sum(2))
 
 
 def test_activations_of_zeros_and_of_one_sign(gpu: Gpu, rng: np.random.Generator) -> None:

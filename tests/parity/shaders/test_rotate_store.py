@@ -123,7 +123,7 @@ def test_all_at_once(
         weights += [encoded(rng.standard_normal(head_dim, np.float32)) for _ in range(2)]
     if frequencies:
         weights.append(encoded(rng.uniform(1, 8, head_dim // 2).astype(np.float32)))
-    for past, tokens, bucket in ((0, 1, 1), (257, 3, 8), (1, 33, 33)):
+    for past, tokens, bucket in ((0, 1, 1), (257, 3, 8), (1, 33, 33), (5, 60, 64)):
         inputs = [
             2 * rng.standard_normal((tokens, n * head_dim), np.float32)
             for n in (heads, heads_kv, heads_kv)

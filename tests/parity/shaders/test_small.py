@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from int8_activations import read_int8
 from run_op import encoded, nmse, reference, run_op
 
 from edgequant.device.protocol import Gpu
@@ -90,13 +91,11 @@ def test_rms_norm_rounded_to_int8(
     wanted = matvec.quantized(tokens, width, -1, writes=True)
     ran = run_op(gpu, op, [x], [weight], wants=[wanted])
     assert nmse(ran.out, reference(op, [x], [weight]).out) < BOUND
-    quants = ran.derived["q8"][: tokens * width].view(np.int8).reshape(-1, 32)
-    scales = ran.derived["q8"][tokens * width :].view([("d", "<f4"), ("sums", "<i2", 2)])
-    blocks = ran.out.reshape(-1, 32)
-    np.testing.assert_allclose(scales["d"], np.abs(blocks).max(1) / 127, 1e-6)
+    made = read_int8(ran.derived["q8"], tokens, width)
+    blocks, scales = ran.out.reshape(-1, 32), made.scales[:, None]
+    np.testing.assert_allclose(made.scales, np.abs(blocks).max(1) / 127, 1e-6)
     # Half a step, and what a division that is off by a unit in the last place can turn.
-    assert np.all(np.abs(quants * scales["d"][:, None] - blocks) <= 0.5001 * scales["d"][:, None])
-    np.testing.assert_array_equal(scales["sums"], quants.reshape(-1, 2, 16).sum(2))
+    assert np.all(np.abs(made.values - blocks) <= 0.5001 * scales)
 
 
 @pytest.mark.parametrize("width", [64, 1024, 4160])

@@ -26,6 +26,7 @@ from edgequant.graph.ops.gate import Gate
 from edgequant.graph.ops.linear import Linear
 from edgequant.graph.ops.rms_norm import RmsNorm
 from edgequant.graph.ops.rope import Rope
+from edgequant.graph.ops.rotate_attend import RotateAttend
 from edgequant.graph.ops.rotate_store import RotateStore
 from edgequant.graph.ops.store_kv import StoreKV
 from edgequant.model.registry import read_config
@@ -196,29 +197,28 @@ def test_a_branch_read_twice_and_a_sum_of_sums_keep_their_add() -> None:
 
 @pytest.mark.parametrize("norms", [False, True])
 @pytest.mark.parametrize("freqs", [False, True])
-def test_norms_rotation_and_store_become_one(norms: bool, freqs: bool) -> None:
+def test_norms_rotation_store_and_attention_become_one(norms: bool, freqs: bool) -> None:
     s = Sketch()
     s.attend(norms=norms, freqs=freqs)
     fused = s.fused()
-    assert kinds(fused) == ["Embed", *["FusedLinear"] * 3, "RotateStore", "Attention"]
+    assert kinds(fused) == ["Embed", *["FusedLinear"] * 3, "RotateAttend"]
     op = RotateStore(0, 2, 2, HEAD, 100.0, True, 2.0, 1e-5 if norms else None, freqs)
-    assert fused.nodes[4].op == op
+    assert fused.nodes[4].op == RotateAttend(op)
     assert [v.number for v in fused.nodes[4].inputs] == [1, 2, 3]
-    assert [v.number for v in fused.nodes[5].inputs] == [4, 4]
     assert fused.nodes[4].output.shape == (TOKENS, COLUMNS)
 
 
 def test_queries_and_keys_that_turn_differently_stay_apart() -> None:
     s = Sketch()
     s.attend(base=200.0)
-    assert "RotateStore" not in kinds(s.fused())
+    assert "RotateAttend" not in kinds(s.fused())
 
 
 def test_rotated_queries_read_elsewhere_stay_apart() -> None:
     s = Sketch()
     out = s.attend()
     s.add(Add(), out, s.graph.nodes[-1].inputs[0])
-    assert "RotateStore" not in kinds(s.fused())
+    assert "RotateAttend" not in kinds(s.fused())
 
 
 @settings(max_examples=200, deadline=None)
@@ -247,8 +247,8 @@ def test_our_architectures_compute_the_same_in_few_nodes(path: Path) -> None:
     )
     assert np.array_equal(plain, quick)
     count = Counter(kinds(fused))
-    # norm, q, k, v, rotate, attention, output; norm, gated, down (or gate, up, Gate with biases)
-    a_layer = 12 if h.mlp_bias else 10
+    # norm, q, k, v, attention, output; norm, gated, down (or gate, up, Gate with biases)
+    a_layer = 11 if h.mlp_bias else 9
     assert sum(count.values()) == 4 + a_layer * h.layers
-    assert count["RotateStore"] == h.layers
+    assert count["RotateAttend"] == h.layers
     assert not count["Add"] + count["Bias"] + count["Rope"] + count["StoreKV"]

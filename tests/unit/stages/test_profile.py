@@ -80,7 +80,7 @@ def test_the_output_multiplies_one_row_and_the_embedding_none(
 
 def test_attention_reads_what_the_cache_holds(profiles: tuple[Profile, ...]) -> None:
     width, context = 2 * 2 * SIZES.heads_kv * SIZES.head_dim, 50
-    found = [kernel(profiles[i], "Attention", "attention").read_gb_per_second for i in (0, 2)]
+    found = [kernel(profiles[i], "RotateAttend", "attention").read_gb_per_second for i in (0, 2)]
     grown = (found[1] - found[0]) * STEP * 1e9
     assert grown == pytest.approx(30 * width, abs=2), context
 

@@ -1,0 +1,113 @@
+"""Norm, rope, cache and attention in one go, against the composition in NumPy."""
+
+import numpy as np
+import pytest
+from kv_cache import rounded_cache
+from run_op import encoded, nmse, reference, run_op
+
+from edgequant.device.protocol import Gpu
+from edgequant.graph.kernels.matvec import quantized
+from edgequant.graph.launch import Operand
+from edgequant.graph.ops.rotate_attend import RotateAttend
+from edgequant.graph.ops.rotate_store import RotateStore
+
+pytestmark = pytest.mark.device
+
+FLOAT = 1e-11  # as in test_attention.py and test_rotate_store.py
+# In a step of several tokens, the step's keys and values are read from the cache: rounded, as those
+# of the reference are not. A half is off by 1.4e-4 in the mean, Q8_0 by 4e-3: squared, doubled.
+ROUNDED = {"F16": 1e-7, "Q8_0": 1e-4, "F32": 0}
+
+
+def check(
+    gpu: Gpu,
+    rng: np.random.Generator,
+    op: RotateStore,
+    past: int,
+    tokens: int,
+    cache_type: str = "F16",
+    context: int | None = None,
+    wants: tuple[Operand, ...] = (),
+) -> dict[str, bytes]:
+    """Compare results and caches; return what was derived."""
+    sizes = (op.heads_kv, op.head_dim)
+    cache = rounded_cache(rng, past, *sizes, cache_type)
+    inputs = [
+        rng.standard_normal((tokens, heads * op.head_dim), np.float32)
+        for heads in (op.heads, op.heads_kv, op.heads_kv)
+    ]
+    weights = []
+    if op.norms is not None:
+        weights += [encoded(rng.uniform(0.5, 2, op.head_dim).astype(np.float32)) for _ in "qk"]
+    if op.frequencies:
+        weights.append(encoded(rng.uniform(1, 8, op.head_dim // 2).astype(np.float32)))
+    ran = run_op(
+        gpu, RotateAttend(op), inputs, weights, past=past, cache=cache, cache_type=cache_type,
+        context=context, capacity=max(context or 0, past + tokens) + 3, wants=wants,
+    )  # fmt: skip
+    wanted = reference(RotateAttend(op), inputs, weights, past=past, cache=cache)
+    several = ROUNDED[cache_type] if tokens > 1 else 0
+    assert nmse(ran.out, wanted.out) < FLOAT + several
+    for got, right in ((ran.keys, wanted.keys), (ran.values, wanted.values)):
+        assert got is not None
+        assert right is not None
+        assert nmse(got[: past + tokens], right) < FLOAT + ROUNDED[cache_type]
+        assert np.isnan(got[past + tokens :]).all()
+    return {tag: made.tobytes() for tag, made in ran.derived.items()}
+
+
+@pytest.mark.parametrize(
+    ("heads", "heads_kv", "head_dim", "cache_type"),
+    [
+        (4, 2, 16, "F16"),
+        (4, 4, 40, "F16"),
+        (6, 2, 64, "F32"),
+        (14, 2, 64, "Q8_0"),
+        (4, 1, 96, "Q8_0"),
+        (4, 1, 128, "F16"),
+        (2, 2, 32, "Q8_0"),
+    ],
+)
+@pytest.mark.parametrize("interleaved", [True, False])
+def test_one_token(
+    gpu: Gpu,
+    heads: int,
+    heads_kv: int,
+    head_dim: int,
+    cache_type: str,
+    interleaved: bool,
+    rng: np.random.Generator,
+) -> None:
+    op = RotateStore(
+        1, heads, heads_kv, head_dim, 1e4, interleaved,
+        norms=None if interleaved else 1e-6, frequencies=interleaved,
+    )  # fmt: skip
+    for past in (0, 1, 31, 257):
+        check(gpu, rng, op, past, 1, cache_type)
+
+
+@pytest.mark.parametrize("past", [0, 1, 63, 64, 127, 600, 2046])
+@pytest.mark.parametrize("cache_type", ["F16", "Q8_0"])
+def test_one_token_of_a_split_context(
+    gpu: Gpu, past: int, cache_type: str, rng: np.random.Generator
+) -> None:
+    op = RotateStore(1, 8, 1, 32, 1e4, interleaved=False)
+    check(gpu, rng, op, past, 1, cache_type, context=2048)
+
+
+@pytest.mark.parametrize("cache_type", ["F16", "Q8_0", "F32"])
+def test_several_tokens(gpu: Gpu, cache_type: str, rng: np.random.Generator) -> None:
+    op = RotateStore(1, 4, 2, 64, 1e4, interleaved=True)
+    for past, tokens in ((0, 3), (33, 8), (20, 9)):
+        check(gpu, rng, op, past, tokens, cache_type)
+
+
+@pytest.mark.parametrize("context", [300, 1024])
+def test_int8_beside_the_result(gpu: Gpu, context: int, rng: np.random.Generator) -> None:
+    columns = 4 * 64
+    wanted = quantized(1, columns, -1, writes=True)
+    op = RotateStore(1, 4, 2, 64, 1e4, interleaved=True)
+    # The result itself is checked too; what it is rounded to follows from it.
+    made = check(gpu, rng, op, 200, 1, context=context, wants=(wanted,))["q8"]
+    quants = np.frombuffer(made[:columns], np.int8).reshape(-1, 32)
+    assert (np.abs(quants.astype(int)).max(axis=1) == 127).all()
