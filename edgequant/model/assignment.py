@@ -15,15 +15,8 @@ from dataclasses import dataclass
 
 from edgequant.blocks import BLOCK_TYPES, BlockType, TensorInfo
 from edgequant.model.overrides import NOTHING, Overrides
-from edgequant.model.recipes import (
-    FALCON_OUTPUT,
-    FALLBACKS,
-    LAST_RESORT,
-    Place,
-    Recipe,
-    Sizes,
-    falcon,
-)
+from edgequant.model.recipes import FALLBACKS, LAST_RESORT, SAFE_OUTPUT
+from edgequant.model.rules import Place, Recipe, Sizes, falcon
 from edgequant.model.tensors import Role, role_of
 
 
@@ -161,7 +154,7 @@ def assign(
         place = Place(index, count, sizes, imatrix, info)
         if is_output(info, tied=tied):
             kind = Role.OUTPUT
-        plan.append(fit(info, _choose(recipe, kind, place)))
+        plan.append(fit(info, _choose(recipe, kind, place), output=kind is Role.OUTPUT))
     return tuple(plan)
 
 
@@ -199,15 +192,19 @@ def _choose(recipe: Recipe, kind: Role, place: Place) -> str:
     if not recipe.mixes:
         return recipe.default
     if kind is Role.OUTPUT:
-        return FALCON_OUTPUT if falcon(place) else recipe.output
+        return SAFE_OUTPUT if falcon(place) else recipe.output
     for rule in recipe.rules:
         if rule.role in (kind, None) and all(holds(place) for holds in rule.when):
             return rule.use
     return recipe.default
 
 
-def fit(info: TensorInfo, wanted: str) -> Assignment:
-    """Give a tensor a format, or the next down the ladder whose blocks its rows fill."""
-    ladder = (wanted, FALLBACKS.get(wanted, LAST_RESORT), LAST_RESORT)
+def fit(info: TensorInfo, wanted: str, *, output: bool = False) -> Assignment:
+    """Give a tensor a format, or the next down the ladder whose blocks its rows fill.
+
+    An output matrix that a recipe gave its format has a ladder of its own.
+    """
+    next_best = SAFE_OUTPUT if output else FALLBACKS.get(wanted, LAST_RESORT)
+    ladder = (wanted, next_best, LAST_RESORT)
     use = next(name for name in ladder if info.columns % BLOCK_TYPES[name].weights == 0)
     return Assignment(info, BLOCK_TYPES[use], wanted if use != wanted else None)

@@ -13,7 +13,8 @@ from edgequant.formats import names
 from edgequant.model.assignment import Assignment, assign, is_quantized, kind_of, read_sizes
 from edgequant.model.importance import ImportanceMatrix
 from edgequant.model.overrides import NOTHING, Overrides, check_overrides
-from edgequant.model.recipes import Recipe, find_recipe
+from edgequant.model.recipes import find_recipe
+from edgequant.model.rules import Recipe
 from edgequant.model.tensors import Role
 from edgequant.stages.recode import FLOAT_TYPES
 
@@ -175,17 +176,17 @@ def check_plan(source: Source, wish: Wish, plan: Sequence[Assignment]) -> None:
 def _check_importance(source: Source, recipe: Recipe, plan: Sequence[Assignment]) -> None:
     entries = {} if source.matrix is None else source.matrix.entries
     blind = [
-        a.source.name
+        a
         for a in plan
-        if a.type.name == recipe.blind
+        if a.type.name in recipe.blind
         and a.type != a.source.type
         and kind_of(a.source.name) not in (Role.EMBED, Role.OUTPUT)
         and a.source.name not in entries
     ]
     if blind:
         raise ImatrixError(
-            f"{source.path}: {recipe.name} makes {len(blind):,} tensors {recipe.blind} whose "
-            f"importance is not known: {some(blind)}.",
+            f"{source.path}: {recipe.name} makes {len(blind):,} tensors {blind[0].type.name} whose "
+            f"importance is not known: {some([a.source.name for a in blind])}.",
             hint="make an importance matrix with edgequant imatrix and name it with --imatrix, or "
             f"choose --type {recipe.default}.",
         )

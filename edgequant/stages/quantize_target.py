@@ -27,8 +27,6 @@ _BLIND = (
     "Without an importance matrix all columns count alike, and all layers: a file of this size "
     "could lose less."
 )
-# Of the formats that no recipe is made of. Source: llama_ftype, llama.h at llama.cpp 0c1e57098.
-GRID_FILE_TYPES = {"IQ2_XXS": 19, "IQ2_XS": 20, "IQ3_XXS": 23, "IQ3_S": 26, "IQ2_S": 28}
 _GUESSED = 1024  # llama.cpp's mark of a file type that no one said
 
 
@@ -190,7 +188,5 @@ def _file_type(plan: Sequence[Assignment]) -> int:
     for a in plan:
         counts[a.type.name] += a.source.weights
     most = counts.most_common(1)[0][0]
-    if most in GRID_FILE_TYPES:
-        return GRID_FILE_TYPES[most]
     name = ALIASES.get(most, most)
     return RECIPES[name].file_type if name in RECIPES else _GUESSED

@@ -5,7 +5,8 @@ import pytest
 from edgequant.blocks import BLOCK_TYPES, TensorInfo
 from edgequant.errors import UnsupportedError
 from edgequant.model.assignment import Assignment, assign, is_quantized, kind_of, read_sizes
-from edgequant.model.recipes import ALIASES, FALLBACKS, LAST_RESORT, RECIPES, Sizes, find_recipe
+from edgequant.model.recipes import ALIASES, FALLBACKS, LAST_RESORT, RECIPES, find_recipe
+from edgequant.model.rules import Sizes
 from edgequant.model.tensors import Role
 
 
