@@ -18,6 +18,7 @@ from tiny_model import write_model
 from edgequant.device import open_device
 from edgequant.device.gpu import GpuDevice
 from edgequant.device.protocol import Gpu, Profiler, Sampling
+from edgequant.model.imatrix_file import read_importance
 from edgequant.runtime.model import Model, open_model
 from edgequant.stages.convert import convert
 from edgequant.stages.quantize import quantize
@@ -167,6 +168,19 @@ def test_the_commands_run_on_it(gpu: Gpu, tmp_path: Path) -> None:
     (prefill, decode) = typed.read_json("bench", path, *small)
     assert (prefill["type_k"], decode["n_gen"]) == ("f32", 3)
     assert decode["avg_ts"] > 0
+    scored = ("-f", TEXT, "--ctx", "32", "--chunks", "2")
+    found, expected = (
+        typed.read_json("perplexity", path, *scored, "--device", device)["perplexity"]
+        for device in ("vulkan", "cpu")
+    )
+    assert found == pytest.approx(expected, rel=1e-3)
+    (same,) = typed.read_json("compare", path, path, *scored, "--device", "vulkan")["candidates"]
+    assert same["kl"] < 1e-6
+    for device in ("vulkan", "cpu"):
+        typed.read_json("imatrix", path, "-o", tmp_path / device, *scored, "--device", device)
+    found, expected = (read_importance(tmp_path / device) for device in ("vulkan", "cpu"))
+    for name, entry in expected.entries.items():
+        np.testing.assert_allclose(found.entries[name].in_sum2, entry.in_sum2, rtol=1e-3)
     profiles = typed.read_json("bench", path, *small, "--profile", "--exact")
     assert [step["test"] for step in profiles] == ["tg1", "pp9"]
     assert all(step["kernels"] for step in profiles)
