@@ -175,9 +175,12 @@ class GpuProgram:
         return measure_ceilings(self._gpu, largest, self._sums)
 
     def close(self) -> None:
-        """Give its memory back."""
-        self._recorder.close()
-        self._resident.close()
+        """Give its memory back, once nothing uses it."""
+        try:
+            self._gpu.read(self._places.step.buffer, STEP.itemsize)  # waits for what is in flight
+        finally:
+            self._recorder.close()
+            self._resident.close()
 
     def _plan_largest(self, call: Call, types: Mapping[str, BlockType]) -> list[Plan]:
         """Plan the largest recordings of each batch size, from which follows the arena."""

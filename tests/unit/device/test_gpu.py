@@ -189,8 +189,8 @@ def test_each_linear_is_observed_once_for_all_tokens(gpu: Watching, program: Gpu
 
 
 def test_closing_gives_everything_back(gpu: Watching, program: GpuProgram) -> None:
-    program.run(ids(3), 0)
-    assert gpu.live
+    program.run(ids(3), 0, rows=0)
+    assert gpu.flying
     program.close()
     assert not gpu.live
     assert all(not dispatches for dispatches, _ in gpu._recordings)
