@@ -239,4 +239,4 @@ def test_activations_say_what_they_are_rounded_to() -> None:
     assert GpuDevice("null", NullGpu(LIMITS)).activations == "float32"
     assert GpuDevice("null", NullGpu(FAST)).activations == "int8 (decode), float16 (prefill)"
     exact = GpuDevice("null", NullGpu(FAST), exact=True)
-    assert exact.activations == "float32 (decode), float16 (prefill)"
+    assert exact.activations == "float32"
