@@ -93,7 +93,7 @@ def test_logits_and_perplexity_prefilled(gpu: Gpu, file: Path, cpu: Model) -> No
     """Of F16 a step of the largest bucket, of the others one of 64 tokens and one of 8."""
     ids = text_ids(cpu, 0, 260 if file.stem == "f16" else 72)
     expected = cpu.program.run(ids, 0, rows=len(ids))
-    # Rounding to F16 is off by 1.4e-4 of a value (root of the mean square), 2e-8 of its square: keys
+    # Rounding to F16 is off by 1.4e-4 of a value (root of the mean square), 2e-8 squared: keys
     # and values in the cache and, where matrices are cooperative, both factors of every product.
     # Some 30 products follow one another in 6 layers: 30 * 2 * 2e-8 is 1.2e-6.
     for exact, bound in ((True, 1e-7), (False, 3e-6)):
