@@ -26,6 +26,7 @@ def launched(
     *,
     fmt: str = "Q4_K",
     limits: Limits = LARGE,
+    exact: bool = False,
     **fused: bool,
 ) -> tuple[Launch, ...]:
     kind = BLOCK_TYPES[fmt]
