@@ -56,6 +56,18 @@ def test_a_program_can_all_three(program: GpuProgram) -> None:
     assert isinstance(program, Generator)
 
 
+def test_what_decodes_is_compiled_while_the_file_is_copied(gpu: Watching) -> None:
+    def adopt(ranges: object, progress: object) -> list[int]:
+        kernels.extend(gpu.prepared)
+        return list(NullGpu.adopt(gpu, ranges, progress))  # type: ignore[arg-type]
+
+    kernels: list[tuple[str, tuple[int, ...]]] = []
+    gpu.adopt = adopt  # type: ignore[method-assign]
+    program = GpuDevice("null", gpu).load(*tiny(), context=CONTEXT)
+    list(program.generate(1, 0, 1, GREEDY))
+    assert kernels == [(d.kernel, d.constants) for d in gpu.submitted[0]]
+
+
 def test_a_prompt_is_cut_into_steps_and_only_the_last_computes_logits(
     gpu: Watching, program: GpuProgram
 ) -> None:

@@ -151,6 +151,24 @@ def test_a_kernel_that_is_not_there_is_named(opened):
         opened()[0].record([dispatch(kernel="subtract")])
 
 
+def test_kernels_prepared_are_not_compiled_again(opened):
+    gpu, fake = opened()
+    made = dispatch()
+    gpu.prepare([(made.kernel, made.constants)] * 2)
+    gpu.record([made])
+    assert fake.calls.count("vkCreateComputePipelines") == 1
+
+
+def test_what_does_not_compile_ahead_is_told_when_it_is_recorded(opened):
+    gpu, _ = opened()
+    gpu.prepare([("subtract", ())])
+    gpu.prepare([("subtract", ())])
+    gpu.record([dispatch()])
+    with pytest.raises(DeviceError, match="there is no kernel subtract"):
+        gpu.record([dispatch(kernel="subtract")])
+    gpu.prepare([("subtract", ())])  # closing does not mind
+
+
 def test_arguments_that_are_too_long_are_refused(opened):
     with pytest.raises(DeviceError, match="add receives 132 bytes; Fake 9000 passes 128 at most"):
         opened()[0].record([dispatch(arguments=bytes(132))])
