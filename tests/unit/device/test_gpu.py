@@ -134,6 +134,14 @@ def test_heads_without_a_kernel_are_said(gpu: Watching) -> None:
         GpuDevice("null", gpu).load(*tiny(NARROW), context=8)
 
 
+def test_scratch_that_grows_as_buckets_shrink_is_a_kernels_bug(program: GpuProgram) -> None:
+    recorder = program._recorder
+    arena = replace(recorder._places.arena, nbytes=256)
+    recorder._places = replace(recorder._places, arena=arena)
+    with pytest.raises(ValueError, match=r"run Bucket\(tokens=8.*must not grow"):
+        program.run(ids(3), 0)
+
+
 def test_calls_beyond_the_context_are_our_bug(program: GpuProgram) -> None:
     for n, past, rows in ((CONTEXT, 1, 1), (5, -1, 1), (5, 0, 6), (0, 0, 0)):
         with pytest.raises(ValueError, match=f"in a context of {CONTEXT}"):
