@@ -2,6 +2,7 @@
 
 import dataclasses
 import hashlib
+import sys
 
 import pytest
 from fake_vulkan import FakeDevice, hardware
@@ -80,12 +81,13 @@ def test_a_buffer_above_the_limit_is_not_tried(opened):
 
 def test_weights_that_do_not_fit_leave_nothing_behind(opened):
     gpu, fake = opened()
-    before = dict(fake.live)
+    before, interval = dict(fake.live), sys.getswitchinterval()
     content = memoryview(bytes(1000))
     fake.faults["vkQueueSubmit"] = -4
     with pytest.raises(DeviceError, match="the device was lost"):
         gpu.adopt([content, content], lambda nbytes: None)
     assert fake.live == before
+    assert sys.getswitchinterval() == interval
 
 
 @pytest.mark.parametrize("step", ["vkGetMemoryHostPointerPropertiesEXT", "vkAllocateMemory"])
