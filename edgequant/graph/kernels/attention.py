@@ -153,7 +153,7 @@ def _few(call: Call, heads: Heads, fresh: Rotation | None) -> tuple[Launch, ...]
     rows_each = -(-rows // passes)
     lanes = max(_power_of_two(-(-head_dim // (8 * CHUNKS))), 4 if call.cache.weights > 1 else 1)
     lanes = min(subgroup, lanes)
-    threads = subgroup * _subgroups(call, rows_each * head_dim)
+    subgroups = _subgroups(call, rows_each * head_dim)
     wanted = [w for w in call.wants if w.tag == "q8" and head_dim % 32 == 0]
     rounded = wanted[0] if wanted else STEP
     partial = Operand(Kind.SCRATCH, 0, nbytes=4 * heads.heads_kv * rows * splits * (head_dim + 2))
@@ -177,8 +177,8 @@ def _few(call: Call, heads: Heads, fresh: Rotation | None) -> tuple[Launch, ...]
         ),
         (splits, heads.heads_kv, passes),
         (
-            threads, head_dim, rows_each, lanes, -(-head_dim // (8 * lanes)), AHEAD,
-            int(bool(wanted) and splits == 1), *turning,
+            subgroup * subgroups, head_dim, rows_each, lanes, -(-head_dim // (8 * lanes)), AHEAD,
+            int(bool(wanted) and splits == 1), *turning, subgroups,
         ),
     )  # fmt: skip
     if splits == 1:
