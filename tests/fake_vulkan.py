@@ -6,9 +6,10 @@ lose the device, refuse a shader) can be met on any machine. No kernel runs.
 
 # ruff: noqa: N802 - the names are Vulkan's
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from ctypes import POINTER, addressof, c_char_p, c_uint64, cast
 from dataclasses import dataclass, field
+from itertools import count
 from typing import Any
 
 from edgequant.device.vulkan import structs as vk
@@ -58,7 +59,9 @@ class FakeVulkan:
     live: dict[int, str] = field(default_factory=dict)
     _memory: dict[int, Any] = field(default_factory=dict)
     _sizes: dict[int, int] = field(default_factory=dict)
-    _handles: int = 1000
+    _handles: Iterator[int] = field(
+        default_factory=lambda: count(1001)
+    )  # kernels compile on threads
     instance_flags: int = 0
 
     def functions(self, instance: int) -> "FakeVulkan":
@@ -90,9 +93,9 @@ class FakeVulkan:
         return call
 
     def _make(self, kind: str) -> int:
-        self._handles += 1
-        self.live[self._handles] = kind
-        return self._handles
+        handle = next(self._handles)
+        self.live[handle] = kind
+        return handle
 
     # What is in the machine
 

@@ -54,6 +54,10 @@ class Watching(NullGpu):
         self.flying.clear()  # it waits for all
         return super().read(buffer, nbytes, offset)
 
+    def free(self, buffer: Buffer) -> None:
+        assert not self.flying, "what is in flight may use it"
+        super().free(buffer)
+
     def peek(self, buffer: Buffer, nbytes: int, offset: int = 0) -> bytes:
         assert self.places[buffer] is Place.READBACK
         return super().read(buffer, nbytes, offset)

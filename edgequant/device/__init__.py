@@ -23,7 +23,7 @@ class Choice:
     Attributes:
         name: "auto", or a device's name with an optional ":index".
         cache: type of the KV cache, such as "q8_0"; None for the device's own choice.
-        exact: keep the inputs of linear layers in float32 while tokens are decoded.
+        exact: keep the inputs of linear layers in float32.
     """
 
     name: str = "auto"

@@ -21,7 +21,7 @@ class GpuDevice:
         name: as given to `--device`.
         gpu: open; it stays so.
         cache: "f16", "q8_0" or "f32".
-        exact: keep activations in float32 where the GPU could round them to int8.
+        exact: keep activations in float32 where the GPU could round them to int8 or float16.
         ensure: called with the block formats of a model's linear layers before it is loaded; raises
             DeviceError where the GPU cannot be trusted with one.
     """
@@ -70,5 +70,5 @@ class GpuDevice:
 
 def _activations(gpu: Gpu, *, exact: bool) -> str:
     decode = "int8" if gpu.limits.integer_dot and not exact else "float32"
-    prefill = "float16" if gpu.limits.cooperative_matrix else "float32"
+    prefill = "float16" if gpu.limits.cooperative_matrix and not exact else "float32"
     return decode if decode == prefill else f"{decode} (decode), {prefill} (prefill)"

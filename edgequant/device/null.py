@@ -16,6 +16,7 @@ class NullGpu:
         submitted: what would have run, in order.
         live: the buffers that were not freed.
         places: where each buffer ever made was asked for.
+        prepared: kernels that were asked for ahead, with their constants.
         free_bytes: what `memory` says.
     """
 
@@ -27,6 +28,7 @@ class NullGpu:
         self.free_bytes: int | None = None
         self.submitted: list[tuple[Dispatch, ...]] = []
         self.live: dict[Buffer, bytearray] = {}
+        self.prepared: list[tuple[str, tuple[int, ...]]] = []
         self.places: dict[Buffer, Place] = {}
         self._timed: set[Ticket] = set()
         self._recordings: list[tuple[tuple[Dispatch, ...], bool]] = []
@@ -64,6 +66,10 @@ class NullGpu:
     def free(self, buffer: Buffer) -> None:
         """Forget the buffer; twice is an error."""
         del self.live[buffer]
+
+    def prepare(self, kernels: Sequence[tuple[str, tuple[int, ...]]]) -> None:
+        """Note what was asked for."""
+        self.prepared.extend(kernels)
 
     def record(self, dispatches: Sequence[Dispatch], *, timed: bool = False) -> Recording:
         """Keep the dispatches."""

@@ -75,16 +75,19 @@ class GpuProgram:
             self._observe = purposes.observe(graph, self._watched, self._sums)
             self._generate = purposes.generate(graph, self._ring, exact=exact)
             call = Call(1, 1, context, context, (), cache, gpu.limits)
-            plans = self._plan_largest(call, types)
+            # Decode first: NVIDIA's driver (580) runs short kernels two to four times slower if
+            # they were compiled after some 25 others, as those of all prefill buckets are.
+            first = Bucket(1, 1, context_of(1, context))
+            decode = plan_bucket(self._generate, first, call, types)
+            gpu.prepare([(made.launch.kernel, made.launch.constants) for made in decode.launches])
+            plans = [decode, *self._plan_largest(call, types)]
             self._places = settle(
                 self._resident, gpu, name, graph, weights, context=context, cache=cache,
                 batch=self._batches[-1], arena=max(plan.nbytes for plan in plans),
                 tables={content for plan in plans for content in _tables(plan)},
             )  # fmt: skip
             self._recorder = Recorder(gpu, call, types, self._places)
-            # Decode first: NVIDIA's driver (580) runs short kernels two to four times slower if
-            # they were compiled after some 25 others, as those of all prefill buckets are.
-            self._recorder.record(self._generate, Bucket(1, 1, context_of(1, context)))
+            self._recorder.record(self._generate, first, planned=decode)
         except BaseException:
             self._resident.close()
             raise
@@ -175,9 +178,12 @@ class GpuProgram:
         return measure_ceilings(self._gpu, largest, self._sums)
 
     def close(self) -> None:
-        """Give its memory back."""
-        self._recorder.close()
-        self._resident.close()
+        """Give its memory back, once nothing uses it."""
+        try:
+            self._gpu.read(self._places.step.buffer, STEP.itemsize)  # waits for what is in flight
+        finally:
+            self._recorder.close()
+            self._resident.close()
 
     def _plan_largest(self, call: Call, types: Mapping[str, BlockType]) -> list[Plan]:
         """Plan the largest recordings of each batch size, from which follows the arena."""

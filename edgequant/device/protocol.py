@@ -229,6 +229,13 @@ class Gpu(Protocol):
         """Give a buffer back; nothing that uses it may be running."""
         ...
 
+    def prepare(self, kernels: Sequence[tuple[str, tuple[int, ...]]]) -> None:
+        """Start to compile kernels, each with its constants, that will be recorded; do not wait.
+
+        What does not compile is told when it is recorded.
+        """
+        ...
+
     def record(self, dispatches: Sequence[Dispatch], *, timed: bool = False) -> Recording:
         """Turn dispatches into something that can be submitted many times.
 

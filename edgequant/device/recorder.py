@@ -84,11 +84,26 @@ class Recorder:
         self._places = places
         self._kept: dict[tuple[str, Bucket, bool], Recorded] = {}
 
-    def record(self, purpose: Purpose, bucket: Bucket, *, timed: bool = False) -> Recorded:
-        """Return the recording of a purpose for a bucket; made at the first asking, then kept."""
+    def record(
+        self,
+        purpose: Purpose,
+        bucket: Bucket,
+        *,
+        timed: bool = False,
+        planned: Plan | None = None,
+    ) -> Recorded:
+        """Return the recording of a purpose for a bucket; made at the first asking, then kept.
+
+        Args:
+            purpose: what for.
+            bucket: its sizes.
+            timed: with a clock.
+            planned: its plan, if it is known.
+        """
         key = (purpose.name, bucket, timed)
         if key not in self._kept:
-            self._kept[key] = self._record(purpose, bucket, timed)
+            planned = planned or plan_bucket(purpose, bucket, self._call, self._types)
+            self._kept[key] = self._record(purpose, bucket, planned, timed)
         return self._kept[key]
 
     def close(self) -> None:
@@ -97,8 +112,7 @@ class Recorder:
             self._gpu.discard(kept.recording)
         self._kept.clear()
 
-    def _record(self, purpose: Purpose, bucket: Bucket, timed: bool) -> Recorded:
-        planned = plan_bucket(purpose, bucket, self._call, self._types)
+    def _record(self, purpose: Purpose, bucket: Bucket, planned: Plan, timed: bool) -> Recorded:
         arena = self._places.arena
         if planned.nbytes > arena.nbytes:
             raise ValueError(

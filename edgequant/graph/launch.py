@@ -134,7 +134,7 @@ class Call:
         inputs: shapes of the node's inputs, their first axis bound to `tokens` or `rows`.
         wants: the DERIVED operands that later nodes derive from this node's output, index -1; who
             can write one beside its output does, and the launch that would have is left out.
-        exact: keep activations in float32, although the GPU could round them to int8.
+        exact: keep activations in float32, although the GPU is faster on int8 or float16.
     """
 
     tokens: int

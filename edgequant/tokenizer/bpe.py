@@ -1,10 +1,15 @@
 """Byte-level BPE: text is cut into words, their bytes written as letters, and pairs merged by rank.
 
-The engine is the `tokenizers` library. It knows neither special tokens nor files.
+The engine is the `tokenizers` library; for a short text, such as the prompt that a model is started
+for, words are merged here: making the engine of 280,000 merges takes longer than loading weights.
+It knows neither special tokens nor files.
 """
 
 import unicodedata
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
+from itertools import pairwise
+from math import inf
 
 from tokenizers import Regex, Tokenizer, models, pre_tokenizers
 
@@ -17,6 +22,8 @@ def _letters() -> tuple[str, ...]:
     spare = iter(range(0x100, 0x200))
     return tuple(chr(byte if byte in plain else next(spare)) for byte in range(256))
 
+
+SHORT = 500  # characters that are merged here; the work grows with the square of a word
 
 LETTERS = _letters()
 _BYTES = {letter: bytes([byte]) for byte, letter in enumerate(LETTERS)}
@@ -39,20 +46,53 @@ class ByteLevelBpe:
     def __init__(
         self, vocabulary: Mapping[str, int], merges: Sequence[tuple[str, str]], split: Split
     ) -> None:
-        model = models.BPE(
-            dict(vocabulary), list(merges), ignore_merges=split.ignore_merges, fuse_unk=False
-        )
+        self._vocabulary = vocabulary
+        self._merges = merges
+        self._ignore_merges = split.ignore_merges
         self._compose = split.compose
-        self._engine = Tokenizer(model)
         cuts = [
             pre_tokenizers.Split(Regex(pattern), behavior="isolated") for pattern in split.patterns
         ]
         letters = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
-        self._engine.pre_tokenizer = pre_tokenizers.Sequence([*cuts, letters])
+        self._words = pre_tokenizers.Sequence([*cuts, letters])
 
     def encode(self, text: str) -> list[int]:
         """Return the ids of a text without special tokens; bytes without a token are dropped."""
         if self._compose:
             text = unicodedata.normalize("NFC", text)
+        if len(text) <= SHORT:
+            words = self._words.pre_tokenize_str(text)
+            return [number for word, _ in words for number in self._merged(word)]
         ids: list[int] = self._engine.encode(text, add_special_tokens=False).ids
         return ids
+
+    @cached_property
+    def _engine(self) -> Tokenizer:
+        engine = Tokenizer(
+            models.BPE(
+                dict(self._vocabulary),
+                list(self._merges),
+                ignore_merges=self._ignore_merges,
+                fuse_unk=False,
+            )
+        )
+        engine.pre_tokenizer = self._words
+        return engine
+
+    @cached_property
+    def _ranks(self) -> Mapping[tuple[str, str], float]:
+        return dict(zip(self._merges, range(len(self._merges)), strict=True))
+
+    def _merged(self, word: str) -> Iterator[int]:
+        """Merge the pair of the best rank, the first of equals, until there is none."""
+        parts = [letter for letter in word if letter in self._vocabulary]
+        if self._ignore_merges and word in self._vocabulary:
+            parts = [word]
+        while len(parts) > 1:
+            ranks = [self._ranks.get(pair, inf) for pair in pairwise(parts)]
+            best = min(ranks)
+            if best == inf:
+                break
+            place = ranks.index(best)
+            parts[place : place + 2] = ["".join(parts[place : place + 2])]
+        return (self._vocabulary[part] for part in parts)

@@ -8,7 +8,6 @@ reads no Hugging Face file and no tensor.
 
 import re
 from collections.abc import Mapping, Sequence
-from operator import add
 
 from edgequant.errors import GGUFError, UnsupportedError
 from edgequant.tokenizer.bpe import ByteLevelBpe, bytes_of
@@ -147,19 +146,15 @@ def _merges(vocabulary: Vocabulary, usable: Mapping[str, int]) -> Sequence[tuple
     control token can never be wanted, and is left out.
     """
     merges = list(dict.fromkeys(vocabulary.strings("merges")))
-    cuts = [max(merge.find(" ", 1), 0) for merge in merges]
-    lefts = [merge[:cut] for merge, cut in zip(merges, cuts, strict=True)]
-    rights = [merge[cut + 1 :] for merge, cut in zip(merges, cuts, strict=True)]
-    known = usable.__contains__
     # Nearly always all is well, and there may be 500,000 merges.
-    if (
-        all(map(known, lefts))
-        and all(map(known, rights))
-        and all(map(known, map(add, lefts, rights)))
-    ):
-        return list(zip(lefts, rights, strict=True))
+    split = [merge.partition(" ") for merge in merges]
+    pairs = [(left, right) for left, _, right in split]
+    if all(left in usable and right in usable and left + right in usable for left, right in pairs):
+        return pairs
     wanted = []
-    for merge, left, right in zip(merges, lefts, rights, strict=True):
+    for merge in merges:
+        cut = max(merge.find(" ", 1), 0)
+        left, right = merge[:cut], merge[cut + 1 :]
         parts = {left, right, left + right}
         if parts <= usable.keys():
             wanted.append((left, right))

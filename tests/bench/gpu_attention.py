@@ -176,9 +176,10 @@ def tune(index: str) -> None:
     found: dict[tuple[int, bool], list[tuple[float, str]]] = {}
     for rows, ahead, chunks, subgroups in itertools.product((1, 2, 4), (1, 2), (1, 2), (4, 8)):
         choices = {"ROWS": rows, "AHEAD": ahead, "CHUNKS": chunks, "SUBGROUPS": subgroups}
+        choices["ALONE"] = SHAPES["8B"][0] // rows
         for depth, split, busy in (
-            (128, False, 0), (400, False, 0), (128, True, 128), (400, True, 128),
-            (4096, True, 128), (4096, True, 256), (4096, True, 512),
+            (100, False, 0), (400, False, 0), (4096, True, 128), (4096, True, 256),
+            (4096, True, 512),
         ):  # fmt: skip
             gpu = open_gpu(index)  # pipelines made late in a process are slow on NVIDIA
             bench = Bench(gpu, SHAPES["8B"], "F16", quick=False)

@@ -6,7 +6,16 @@ Knows prototypes and error codes; it does not know what anything is for.
 import ctypes
 from collections.abc import Callable
 from contextlib import suppress
-from ctypes import CFUNCTYPE, c_char_p, c_int32, c_size_t, c_uint32, c_uint64, c_void_p
+from ctypes import (
+    CFUNCTYPE,
+    PYFUNCTYPE,
+    c_char_p,
+    c_int32,
+    c_size_t,
+    c_uint32,
+    c_uint64,
+    c_void_p,
+)
 from typing import Any
 
 from edgequant.errors import DeviceError
@@ -110,6 +119,9 @@ PROTOTYPES = {
 }
 
 
+_SHORT = ("vkCmd", "vkBeginCommandBuffer", "vkEndCommandBuffer", "vkGetBuffer")
+
+
 class Functions:
     """Vulkan's functions as attributes, each looked up by `lookup(name)` when first used."""
 
@@ -125,7 +137,9 @@ class Functions:
                 f"vulkan: the driver has no {name}.",
                 hint="update the graphics driver, or use --device cpu.",
             )
-        function = CFUNCTYPE(*(_TYPES[letter] for letter in PROTOTYPES[name]))(address)
+        # Other threads may run meanwhile, but for calls that take less time than changing threads.
+        call = PYFUNCTYPE if name.startswith(_SHORT) else CFUNCTYPE
+        function = call(*(_TYPES[letter] for letter in PROTOTYPES[name]))(address)
         setattr(self, name, function)
         return function
 

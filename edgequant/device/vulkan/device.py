@@ -87,6 +87,10 @@ class VulkanGpu:
         """Give a buffer back."""
         self._memory.free(self._blocks.pop(buffer))
 
+    def prepare(self, kernels: Sequence[tuple[str, tuple[int, ...]]]) -> None:
+        """Start to compile kernels; see `Gpu`."""
+        self._pipelines.prepare(kernels)
+
     def record(self, dispatches: Sequence[Dispatch], *, timed: bool = False) -> Recording:
         """Turn dispatches into a recording; see `Gpu`."""
         encoded = Encoded(self._logical, self._pipelines, dispatches, timed=timed)

@@ -6,7 +6,7 @@ import sys
 import tempfile
 from collections import deque
 from collections.abc import Iterable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from ctypes import byref, c_size_t, c_uint32, c_uint64, create_string_buffer
 from pathlib import Path
@@ -38,9 +38,29 @@ class Pipelines:
         info = vk.PipelineCacheCreateInfo(nbytes=len(self._saved), content=self._saved)
         self._cache = logical.create("PipelineCache", info)
         self._compiled: dict[Key, int] = {}
+        self._ahead: Future[None] | None = None
+
+    def prepare(self, wanted: Iterable[Key]) -> None:
+        """Compile on a thread of its own; `compile` waits for it, and tries again what failed."""
+        with suppress(DeviceError):  # it comes up again with whoever records it
+            self._wait()
+        pool = ThreadPoolExecutor(1)
+        self._ahead = pool.submit(self._compile_all, tuple(wanted))
+        pool.shutdown(wait=False)
 
     def compile(self, wanted: Iterable[Key]) -> None:
         """Compile what is not yet, several at once: a driver takes 10 to 1000 ms for each."""
+        with suppress(DeviceError):
+            self._wait()
+        self._compile_all(wanted)
+
+    def _wait(self) -> None:
+        """Wait for what was prepared."""
+        ahead, self._ahead = self._ahead, None
+        if ahead is not None:
+            ahead.result()
+
+    def _compile_all(self, wanted: Iterable[Key]) -> None:
         missing = [key for key in dict.fromkeys(wanted) if key not in self._compiled]
         if not missing:
             return
@@ -53,6 +73,8 @@ class Pipelines:
 
     def close(self) -> None:
         """Save the cache and destroy the pipelines."""
+        with suppress(DeviceError):
+            self._wait()
         with suppress(OSError, DeviceError):  # what cannot be kept is made again
             self._save()
         for handle in self._compiled.values():

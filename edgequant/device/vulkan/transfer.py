@@ -1,5 +1,6 @@
 """Bytes on their way to buffers and back: through memory that host and device both see."""
 
+import sys
 from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -14,6 +15,7 @@ from edgequant.device.vulkan.memory import Block, Memory, address_of
 # A staging buffer's bytes, and how many there are. They lie where UPLOAD does: on an H200 writing
 # across the bus reaches 18 GB/s, staging in the host's memory 11.
 STAGING, STAGES = 16 << 20, 8
+_INTERVAL = 1e-4  # seconds for which a thread that reads a tokenizer may keep the copiers waiting
 _BOUNCE = 4 << 20  # bytes that go to or from a buffer at once, where the host does not see it
 
 
@@ -77,6 +79,8 @@ class Transfer:
     def upload(self, blocks: Sequence[tuple[Block, memoryview]], progress: Adopted) -> None:
         """Copy mapped files into buffers: threads fill some staging buffers, others are drained."""
         stages = [_Stage(self._memory.allocate(STAGING, Place.UPLOAD), Commands(self._logical))]
+        interval = sys.getswitchinterval()
+        sys.setswitchinterval(_INTERVAL)
         try:
             while len(stages) < STAGES:
                 block = self._memory.allocate(STAGING, Place.UPLOAD)
@@ -84,6 +88,7 @@ class Transfer:
             with ThreadPoolExecutor(STAGES) as threads:
                 self._stream(blocks, stages, threads, progress)
         finally:
+            sys.setswitchinterval(interval)
             self._logical.idle()
             for stage in stages:
                 stage.commands.free()

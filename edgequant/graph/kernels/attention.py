@@ -55,6 +55,8 @@ MATRIX_HEADS: Mapping[tuple[int, int, int, int], Mapping[str, tuple[int, ...]]] 
 }
 FEW = 8  # tokens that are taken one by one
 ROWS = 2  # of a workgroup: registers hold their queries and sums
+MOST_ROWS = 4  # the same, as the kernel is written
+ALONE = 64  # workgroups up to which a row has one of its own where the context is not split
 CHUNKS = 2  # of 8 values a thread has of a head, if lanes suffice
 AHEAD = 2  # keys of a team in one step; those of the next are on their way meanwhile
 UNSPLIT = 512  # tokens of context up to which it is not split
@@ -142,15 +144,16 @@ def _many(call: Call, heads: Heads) -> Launch:
 def _few(call: Call, heads: Heads, fresh: Rotation | None) -> tuple[Launch, ...]:
     """Return `attention`, and `attention_merge` where the context is split."""
     subgroup, head_dim = call.limits.subgroup, heads.head_dim
-    rows = heads.group * call.tokens
-    passes = -(-rows // ROWS)
-    splits = 1
+    rows, splits = heads.group * call.tokens, 1
     if call.context > UNSPLIT:
+        passes = -(-rows // ROWS)
         splits = max(1, min(call.context // SHARE, -(-BUSY // (heads.heads_kv * passes))))
+    else:
+        passes = -(-rows // min(MOST_ROWS, -(-heads.heads_kv * rows // ALONE)))
     rows_each = -(-rows // passes)
     lanes = max(_power_of_two(-(-head_dim // (8 * CHUNKS))), 4 if call.cache.weights > 1 else 1)
     lanes = min(subgroup, lanes)
-    threads = subgroup * _subgroups(call, rows_each * head_dim)
+    subgroups = _subgroups(call, rows_each * head_dim)
     wanted = [w for w in call.wants if w.tag == "q8" and head_dim % 32 == 0]
     rounded = wanted[0] if wanted else STEP
     partial = Operand(Kind.SCRATCH, 0, nbytes=4 * heads.heads_kv * rows * splits * (head_dim + 2))
@@ -174,8 +177,8 @@ def _few(call: Call, heads: Heads, fresh: Rotation | None) -> tuple[Launch, ...]
         ),
         (splits, heads.heads_kv, passes),
         (
-            threads, head_dim, rows_each, lanes, -(-head_dim // (8 * lanes)), AHEAD,
-            int(bool(wanted) and splits == 1), *turning,
+            subgroup * subgroups, head_dim, rows_each, lanes, -(-head_dim // (8 * lanes)), AHEAD,
+            int(bool(wanted) and splits == 1), *turning, subgroups,
         ),
     )  # fmt: skip
     if splits == 1:

@@ -137,13 +137,14 @@ def launches(call: Call, linear: Linear, tile: Tile | None = None) -> tuple[Laun
     Args:
         call: more than 8 tokens are worth it.
         linear: the layer.
-        tile: chosen where not given.
+        tile: chosen where not given; none where activations must stay exact, which halves are not.
 
     Raises:
         UnsupportedError: the weight's format has no shader.
     """
     tokens = call.inputs[0][0]
-    tile = tile or choose(call.limits, linear, tokens)
+    if tile is None and not call.exact:
+        tile = choose(call.limits, linear, tokens)
     if tile is None:
         return (_tiled(call, linear, tokens),)
     return _cooperative(call, linear, tokens, tile)

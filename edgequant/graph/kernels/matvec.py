@@ -31,11 +31,11 @@ QUANTIZE_ACTIVATIONS = Arguments(
     (("columns", "uint"), ("tokens", "uint")),
 )
 MOST_TOKENS = 8
-ROWS = 1  # of a team, as in lib/matvec.slang
+WIDE = ("Q2_K", "Q3_K", "Q6_K", "TQ2_0")  # units of 64: two rows a team, as in lib/matvec.slang
 TOKENS = 4  # of the variant for several
 TAG = "q8"  # of int8 activations
 QUANTIZED_BY_WORKGROUP = 1024  # columns
-FEW_ROWS = 2048  # below, a row is split over two subgroups: one each would leave a GPU idle
+FEW_ROWS = 2048
 GRID_X = 1 << 15  # as in lib/matvec.slang
 
 
@@ -51,13 +51,21 @@ class Tuning:
 
     threads: int
     team: int
-    rows: int = ROWS
+    rows: int
 
 
 def tune(call: Call, linear: Linear) -> Tuning:
-    """Choose how a layer is spread over threads."""
-    lanes = call.limits.subgroup
-    return Tuning(4 * lanes, lanes if linear.rows >= FEW_ROWS else 2 * lanes)
+    """Choose how a layer is spread over threads.
+
+    Measured on an H200 with layers of 8B models (tests/bench/gpu_matvec.py): several subgroups a
+    row, so that few rows keep all of a GPU busy; where two matrices double the rows, one.
+    """
+    lanes, few = call.limits.subgroup, linear.rows < FEW_ROWS
+    if call.weights[0].name in WIDE and call.inputs[0][0] == 1:
+        return Tuning((2 if few else 4) * lanes, 2 * lanes, 2)
+    if linear.gated:
+        return Tuning(lanes, lanes, 1)
+    return Tuning(4 * lanes, (4 if few else 2) * lanes, 1)
 
 
 def quantized(tokens: int, columns: int, index: int = 0, *, writes: bool = False) -> Operand:

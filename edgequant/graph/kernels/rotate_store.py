@@ -23,8 +23,8 @@ ARGUMENTS = Arguments(
     (("heads", "uint"), ("heads_kv", "uint"), ("capacity", "uint"), ("epsilon", "float")),
 )
 
-MANY = 64  # tokens from which there are workgroups enough for
-EACH = 8  # heads of one, which turn by the same angles
+EACH = 8  # heads of a workgroup, which turn by the same angles,
+MANY = 64  # where there are so many tokens; else one
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ from kv_cache import rounded_cache
 from run_op import nmse, reference, run_op, without
 
 from edgequant.device.protocol import Gpu
+from edgequant.graph.kernels.matmul import halves
 from edgequant.graph.launch import Operand
 from edgequant.graph.ops.attention import Attention
 
@@ -105,3 +106,14 @@ def test_padding(gpu: Gpu, tokens: int, bucket: int, rng: np.random.Generator) -
 @pytest.mark.parametrize("tokens", [1, 9])
 def test_large_scores(gpu: Gpu, tokens: int, rng: np.random.Generator) -> None:
     check(gpu, rng, (2, 1, 64), 100, tokens, peak=100)
+
+
+def test_halves_beside_the_result(gpu: Gpu, rng: np.random.Generator) -> None:
+    tokens, op = 9, Attention(1, 4, 2, 64)
+    cache = rounded_cache(rng, tokens, 2, 64, "F16")
+    inputs = [rng.standard_normal((tokens, 256), np.float32), np.empty((tokens, 0), np.float32)]
+    for limits in dict.fromkeys((gpu.limits, without(gpu.limits, cooperative_matrix=None))):
+        ran = run_op(gpu, op, inputs, cache=cache, limits=limits, wants=(halves(256, tokens, -1),))
+        fours = ran.derived["half"].view(np.float16).reshape(tokens, -1, 4)
+        made = fours[..., [0, 2, 1, 3]].reshape(tokens, -1)  # first and third share a word
+        np.testing.assert_allclose(made, ran.out, 2**-10, 1e-7)

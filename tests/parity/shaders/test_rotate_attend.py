@@ -2,8 +2,9 @@
 
 import numpy as np
 import pytest
+from int8_activations import read_int8
 from kv_cache import rounded_cache
-from run_op import encoded, nmse, reference, run_op
+from run_op import Ran, encoded, nmse, reference, run_op
 
 from edgequant.device.protocol import Gpu
 from edgequant.graph.kernels.matvec import quantized
@@ -28,8 +29,8 @@ def check(
     cache_type: str = "F16",
     context: int | None = None,
     wants: tuple[Operand, ...] = (),
-) -> dict[str, bytes]:
-    """Compare results and caches; return what was derived."""
+) -> Ran:
+    """Compare results and caches."""
     sizes = (op.heads_kv, op.head_dim)
     cache = rounded_cache(rng, past, *sizes, cache_type)
     inputs = [
@@ -53,7 +54,7 @@ def check(
         assert right is not None
         assert nmse(got[: past + tokens], right) < FLOAT + ROUNDED[cache_type]
         assert np.isnan(got[past + tokens :]).all()
-    return {tag: made.tobytes() for tag, made in ran.derived.items()}
+    return ran
 
 
 @pytest.mark.parametrize(
@@ -107,7 +108,9 @@ def test_int8_beside_the_result(gpu: Gpu, context: int, rng: np.random.Generator
     columns = 4 * 64
     wanted = quantized(1, columns, -1, writes=True)
     op = RotateStore(1, 4, 2, 64, 1e4, interleaved=True)
-    # The result itself is checked too; what it is rounded to follows from it.
-    made = check(gpu, rng, op, 200, 1, context=context, wants=(wanted,))["q8"]
-    quants = np.frombuffer(made[:columns], np.int8).reshape(-1, 32)
-    assert (np.abs(quants.astype(int)).max(axis=1) == 127).all()
+    ran = check(gpu, rng, op, 200, 1, context=context, wants=(wanted,))
+    read = read_int8(ran.derived["q8"], 1, columns)
+    # Half a step at most, of 1/127 of the largest of 32.
+    error = np.abs(read.values - ran.out.reshape(-1, 32))
+    assert (error <= 0.501 * read.scales[:, None]).all()
+    assert np.abs(ran.out.reshape(-1, 32)).max(axis=1) == pytest.approx(127 * read.scales)

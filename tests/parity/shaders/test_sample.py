@@ -134,7 +134,11 @@ def test_what_is_kept_of_a_large_vocabulary(
 ) -> None:
     logits = (spread * rng.standard_normal(70_000)).astype(np.float32)
     logits[2000:2100] += spread  # many of the best come together, in few chunks
-    for sampling in (Sampling(top_k=3, top_p=1, min_p=0), Sampling(top_k=7, top_p=0.6, min_p=0)):
+    for sampling in (
+        Sampling(top_k=3, top_p=1, min_p=0),
+        Sampling(top_k=7, top_p=0.6, min_p=0),
+        Sampling(top_k=5, top_p=0.9, min_p=0.5),
+    ):
         assert kept(gpu, logits, sampling, threads=threads) == expected(logits, sampling)
 
 
@@ -145,21 +149,26 @@ def test_top_p_of_a_large_vocabulary(gpu: Gpu, rng: np.random.Generator) -> None
 
 
 @pytest.mark.parametrize(
-    ("sampling", "temperature"),
-    [*((sampling, 0.8) for sampling in FILTERS.values()), (FILTERS["none"], 1.5)],
+    ("sampling", "temperature", "vocab"),
+    [
+        *((sampling, 0.8, 60) for sampling in FILTERS.values()),
+        (FILTERS["none"], 1.5, 60),
+        (FILTERS["all"], 1.0, 21_000),
+    ],
 )
 def test_how_often(
-    gpu: Gpu, sampling: Sampling, temperature: float, rng: np.random.Generator
+    gpu: Gpu, sampling: Sampling, temperature: float, vocab: int, rng: np.random.Generator
 ) -> None:
     """Chi-square of the draws within five deviations of its mean, and how likely they are of four.
 
     The second sees what is amiss with all of them at once, such as a wrong temperature.
     """
-    logits = (1.5 * rng.standard_normal(60)).astype(np.float32)
+    logits = np.full(vocab, -9, np.float32)  # so that 60 tokens hold nearly all
+    logits[:: vocab // 60][:60] = 1.5 * rng.standard_normal(60)
     sampling = replace(sampling, temperature=temperature, seed=5)
     ids, chances = candidates(logits, sampling, ())
     drawn = draw(gpu, logits, sampling, DRAWS)
-    counts = np.bincount(drawn, minlength=60)
+    counts = np.bincount(drawn, minlength=vocab)
     assert counts.sum() == counts[ids].sum()
     wanted = DRAWS * chances
     common = wanted >= 5  # the rare ones count as one class
@@ -168,7 +177,7 @@ def test_how_often(
     freedom = len(wanted) - 1
     chi2 = float(np.sum((seen - wanted) ** 2 / wanted))
     assert chi2 <= freedom + 5 * np.sqrt(2 * freedom)
-    likely = np.zeros(60)
+    likely = np.zeros(vocab)
     likely[ids] = np.log(chances)
     mean = chances @ likely[ids]
     deviation = np.sqrt(max(0, chances @ likely[ids] ** 2 - mean**2))

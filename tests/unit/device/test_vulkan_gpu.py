@@ -2,6 +2,7 @@
 
 import dataclasses
 import hashlib
+import sys
 
 import pytest
 from fake_vulkan import FakeDevice, hardware
@@ -80,12 +81,13 @@ def test_a_buffer_above_the_limit_is_not_tried(opened):
 
 def test_weights_that_do_not_fit_leave_nothing_behind(opened):
     gpu, fake = opened()
-    before = dict(fake.live)
+    before, interval = dict(fake.live), sys.getswitchinterval()
     content = memoryview(bytes(1000))
     fake.faults["vkQueueSubmit"] = -4
     with pytest.raises(DeviceError, match="the device was lost"):
         gpu.adopt([content, content], lambda nbytes: None)
     assert fake.live == before
+    assert sys.getswitchinterval() == interval
 
 
 @pytest.mark.parametrize("step", ["vkGetMemoryHostPointerPropertiesEXT", "vkAllocateMemory"])
@@ -149,6 +151,24 @@ def test_a_kernel_that_does_not_compile_is_named(opened):
 def test_a_kernel_that_is_not_there_is_named(opened):
     with pytest.raises(DeviceError, match="there is no kernel subtract"):
         opened()[0].record([dispatch(kernel="subtract")])
+
+
+def test_kernels_prepared_are_not_compiled_again(opened):
+    gpu, fake = opened()
+    made = dispatch()
+    gpu.prepare([(made.kernel, made.constants)] * 2)
+    gpu.record([made])
+    assert fake.calls.count("vkCreateComputePipelines") == 1
+
+
+def test_what_does_not_compile_ahead_is_told_when_it_is_recorded(opened):
+    gpu, _ = opened()
+    gpu.prepare([("subtract", ())])
+    gpu.prepare([("subtract", ())])
+    gpu.record([dispatch()])
+    with pytest.raises(DeviceError, match="there is no kernel subtract"):
+        gpu.record([dispatch(kernel="subtract")])
+    gpu.prepare([("subtract", ())])  # closing does not mind
 
 
 def test_arguments_that_are_too_long_are_refused(opened):

@@ -77,6 +77,8 @@ def test_a_longer_context_is_split_more_and_fills_a_large_gpu(
         launches = op.launch(call(tokens, context))
         grid = launches[0].workgroups
         assert grid[0] * grid[1] * grid[2] < 2 * max(attention.BUSY, grid[1] * grid[2])
+        if context == 512:
+            assert grid[0] == 1
         scratch = sum(o.nbytes for o in launches[0].operands if o.kind is Kind.SCRATCH)
         assert scratch >= before
         before = scratch

@@ -26,6 +26,7 @@ def launched(
     *,
     fmt: str = "Q4_K",
     limits: Limits = LARGE,
+    exact: bool = False,
     **fused: bool,
 ) -> tuple[Launch, ...]:
     kind = BLOCK_TYPES[fmt]
@@ -39,6 +40,7 @@ def launched(
         cache=BLOCK_TYPES["F16"],
         limits=limits,
         inputs=((tokens, columns),),
+        exact=exact,
     )
     return matmul.launches(call, Linear(columns, rows, **fused))
 
@@ -94,6 +96,11 @@ def test_splits_cover_every_column_and_are_added() -> None:
 def test_a_gpu_that_no_tile_suits_multiplies_floats(limits: dict[str, object]) -> None:
     (only,) = launched(100, 256, 70, limits=Limits(**{**vars(LARGE), **limits}))  # type: ignore[arg-type]
     assert (only.kernel, only.workgroups) == ("matmul_tiled_q4_k", (2, 2, 1))
+
+
+def test_exact_activations_are_not_halved() -> None:
+    (only,) = launched(4096, 4096, 512, exact=True)
+    assert only.kernel == "matmul_tiled_q4_k"
 
 
 def test_a_format_without_a_kernel_is_refused() -> None:
