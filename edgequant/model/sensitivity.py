@@ -28,14 +28,16 @@ role by a factor of its own:
 With the factors below, files of a recipe's size chosen by this sum, the recipe's own file, and the
 KL divergence of both to F16 on held-out text, through llama.cpp:
 
-                Q2_K   Q3_K_M  Q4_K_S  Q4_K_M  Q5_K_M
-    books-54m   0.099  0.0275  0.0129  0.0100  0.0044
-    the recipe  0.201  0.0525  0.0170  0.0142  0.0046
-    books-6m    0.242  0.0711  0.0352  0.0284  0.0112
-    the recipe  0.485  0.1061  0.0400  0.0390  0.0123
+                Q2_K   Q3_K_M  Q4_K_S  Q4_K_M  3.5 bits
+    books-54m   0.079  0.0265          0.0100  0.0726
+    the recipe  0.201  0.0525          0.0143
+    books-6m    0.183  0.0689  0.0314  0.0286  0.2506
+    the recipe  0.488  0.1072  0.0406  0.0392
 
-(16 and 40 chunks; books-54m's Q3_K_M has 4.2 bits per weight, and is reached at 3.85.) Measured s
-instead of estimated ones would save another 3 to 9% there by the sum.
+(16 and 40 chunks; books-54m's Q3_K_M has 4.2 bits per weight. Q5_K_M's size was last measured with
+fewer formats: 0.0044 for 0.0046, and 0.0112 for 0.0123.) Measured s instead of estimated ones would
+save another 3 to 9% there by the sum; at 3.5 bits a model is no longer linear in the noise (of
+books-54m's embedding it takes 2.8 times as much as s says), and what they save is 0 to 4%.
 
 It does not know formats, or how errors are measured.
 """
