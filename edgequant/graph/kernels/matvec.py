@@ -57,15 +57,19 @@ class Tuning:
 def tune(call: Call, linear: Linear) -> Tuning:
     """Choose how a layer is spread over threads.
 
-    Measured on an H200 with layers of 8B models (tests/bench/gpu_matvec.py): several subgroups a
-    row, so that few rows keep all of a GPU busy; where two matrices double the rows, one.
+    Measured on an H200 in whole decode steps of 8B and 1B models, one choice changed at a time:
+    several subgroups share a row where rows are few or long, so that all of a GPU is busy; one
+    takes it elsewhere.
     """
-    lanes, few = call.limits.subgroup, linear.rows < FEW_ROWS
+    lanes, few, long = call.limits.subgroup, linear.rows < FEW_ROWS, linear.columns > linear.rows
     if call.weights[0].name in WIDE and call.inputs[0][0] == 1:
-        return Tuning((2 if few else 4) * lanes, 2 * lanes, 2)
+        if few:
+            return Tuning(4 * lanes, 4 * lanes, 2)
+        most = call.limits.workgroup // (2 * lanes) * (2 * lanes)
+        return Tuning(min(16 * lanes, most) if long else 4 * lanes, 2 * lanes, 2)
     if linear.gated:
         return Tuning(lanes, lanes, 1)
-    return Tuning(4 * lanes, (4 if few else 2) * lanes, 1)
+    return Tuning(4 * lanes, 4 * lanes if few or long else lanes, 1)
 
 
 def quantized(tokens: int, columns: int, index: int = 0, *, writes: bool = False) -> Operand:
