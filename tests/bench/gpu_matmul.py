@@ -11,12 +11,14 @@ chooses. The first rows are compared with NumPy. Needs NumPy only.
 import argparse
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
+
+from layers import Case
 
 from edgequant.blocks import BLOCK_TYPES, TensorInfo, Weight
 from edgequant.device.bind import bind
@@ -27,24 +29,10 @@ from edgequant.formats import find, quantize
 from edgequant.formats.matrix import Matrix
 from edgequant.formats.search import Effort
 from edgequant.graph.kernels import matmul
-from edgequant.graph.kernels.linear import Linear
 from edgequant.graph.launch import Call, Kind, Launch, Limits, Operand, Span
 
 COLD = 100 << 20  # bytes of different matrices in a chain
 SAMPLE = 64  # rows that are really encoded, and repeated
-
-
-@dataclass(frozen=True)
-class Case:
-    """One shape in one format."""
-
-    label: str
-    fmt: str
-    rows: int
-    columns: int
-    gated: bool = False
-    residual: bool = False
-
 
 CASES = (
     Case("8B q", "Q4_K", 4096, 4096),
@@ -67,7 +55,7 @@ class Held:
 
     def __init__(self, gpu: Gpu, limits: Limits, case: Case, tokens: int) -> None:
         self.gpu, self.limits, self.case, self.tokens = gpu, limits, case, tokens
-        self.linear = Linear(case.columns, case.rows, gated=case.gated, residual=case.residual)
+        self.linear = case.linear
         self.type, rng = BLOCK_TYPES[case.fmt], np.random.default_rng(1)
         values = rng.standard_normal((SAMPLE, case.columns), np.float32) / 64
         sample = quantize(find(case.fmt), values, effort=Effort.FAST)

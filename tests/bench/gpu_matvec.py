@@ -13,12 +13,14 @@ import argparse
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
+
+from layers import Case
 
 from edgequant.blocks import BLOCK_TYPES, TensorInfo, Weight
 from edgequant.device.bind import bind
@@ -28,25 +30,11 @@ from edgequant.formats import find, quantize
 from edgequant.formats.matrix import Matrix
 from edgequant.formats.search import Effort
 from edgequant.graph.kernels import matvec, read_memory
-from edgequant.graph.kernels.linear import Linear
 from edgequant.graph.launch import Call, Dispatch, Kind, Operand, Span
 
 COLD = 400 << 20  # bytes that no processor keeps
 WARM = 0.1  # seconds of work, after which a GPU that slept while kernels were compiled is awake
 SAMPLE = 64  # rows that are really encoded, and repeated
-
-
-@dataclass(frozen=True)
-class Case:
-    """One shape in one format."""
-
-    label: str
-    fmt: str
-    rows: int
-    columns: int
-    gated: bool = False
-    residual: bool = False
-
 
 CASES = (
     Case("8B q, o", "Q4_K", 4096, 4096),
@@ -149,7 +137,7 @@ class Held:
 
     def __init__(self, bench: Bench, case: Case) -> None:
         self.gpu, self.case, self.tokens = bench.gpu, case, bench.tokens
-        self.linear = Linear(case.columns, case.rows, gated=case.gated, residual=case.residual)
+        self.linear = case.linear
         self.type = BLOCK_TYPES[case.fmt]
         values = bench.rng.standard_normal((SAMPLE, case.columns), np.float32) / 64
         sample = quantize(find(case.fmt), values, effort=Effort.FAST)

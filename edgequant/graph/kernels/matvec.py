@@ -35,7 +35,7 @@ WIDE = ("Q2_K", "Q3_K", "Q6_K", "TQ2_0")  # units of 64: two rows a team, as in 
 TOKENS = 4  # of the variant for several
 TAG = "q8"  # of int8 activations
 QUANTIZED_BY_WORKGROUP = 1024  # columns
-FEW_ROWS = 2048
+FEW_ROWS = 2048  # below, one subgroup a row would leave much of a GPU idle
 GRID_X = 1 << 15  # as in lib/matvec.slang
 
 
