@@ -1,65 +1,20 @@
 """Recordings: dispatches in a command buffer, with barriers where one depends on another."""
 
-from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from ctypes import c_uint64
 from itertools import pairwise
 
+from edgequant.device.barriers import barriers
 from edgequant.device.vulkan import structs as vk
 from edgequant.device.vulkan.api import check
 from edgequant.device.vulkan.logical import COMPUTE, Commands, Logical
 from edgequant.device.vulkan.pipelines import Pipelines
 from edgequant.errors import DeviceError
-from edgequant.graph.launch import Dispatch, Span
+from edgequant.graph.launch import Dispatch
 
 _COMPUTE_POINT, _COMPUTE_STAGE = 1, 0x20
 _TIMESTAMP = 2  # kind of query
 _RESULTS_64_WAIT = 3
-
-
-class Touched:
-    """Which bytes of which buffers were touched; sorted, disjoint spans, found by bisection."""
-
-    def __init__(self) -> None:
-        self._starts: dict[int, list[int]] = {}
-        self._ends: dict[int, list[int]] = {}
-
-    def meets(self, spans: Iterable[Span]) -> bool:
-        """Tell whether one of the spans shares a byte with what was touched."""
-        for span in spans:
-            ends = self._ends.get(span.buffer)
-            if ends is None:
-                continue
-            i = bisect_right(ends, span.offset)  # the first that ends after the span starts
-            if i < len(ends) and self._starts[span.buffer][i] < span.offset + span.nbytes:
-                return True
-        return False
-
-    def add(self, spans: Iterable[Span]) -> None:
-        """Note spans, joined with those they meet or touch."""
-        for span in spans:
-            starts = self._starts.setdefault(span.buffer, [])
-            ends = self._ends.setdefault(span.buffer, [])
-            start, end = span.offset, span.offset + span.nbytes
-            first, last = bisect_left(ends, start), bisect_right(starts, end)
-            if first < last:
-                start, end = min(start, starts[first]), max(end, ends[last - 1])
-            starts[first:last], ends[first:last] = [start], [end]
-
-
-def barriers(dispatches: Sequence[Dispatch]) -> list[bool]:
-    """Tell before which dispatches a barrier stands: where one depends on one since the last."""
-    places = []
-    read, written = Touched(), Touched()
-    for dispatch in dispatches:
-        touched = (*dispatch.reads, *dispatch.writes)
-        needed = written.meets(touched) or read.meets(dispatch.writes)
-        if needed:
-            read, written = Touched(), Touched()
-        places.append(needed)
-        read.add(dispatch.reads)
-        written.add(dispatch.writes)
-    return places
 
 
 class Encoded:
