@@ -39,6 +39,14 @@ def context_of(tokens: int, capacity: int) -> int:
     return min(size, capacity)
 
 
+def contexts(capacity: int) -> tuple[int, ...]:
+    """Return the context buckets of a cache that holds `capacity` tokens, ascending."""
+    sizes = [context_of(1, capacity)]
+    while sizes[-1] < capacity:
+        sizes.append(context_of(sizes[-1] + 1, capacity))
+    return tuple(sizes)
+
+
 def cut(count: int, sizes: Sequence[int]) -> Iterator[int]:
     """Yield the lengths of the steps that feed `count` tokens.
 

@@ -1,20 +1,27 @@
-"""A GPU that records everything and computes nothing: tests of planning need no hardware."""
+"""A GPU that records everything and computes nothing: planning needs no hardware.
+
+Tests plan on it, and `transcript` writes down what a program recorded on one. What is adopted is
+not copied, and what is allocated takes no memory before it is written.
+"""
 
 from collections.abc import Sequence
+
+import numpy as np
 
 from edgequant.device.protocol import Adopted, Buffer, Place, Recording, Ticket
 from edgequant.errors import DeviceError
 from edgequant.graph.launch import Dispatch, Limits
 
-_APART = 1 << 40  # between the addresses of two buffers
+_APART = 40  # bits of an address that are within a buffer
 
 
 class NullGpu:
-    """Implements `Gpu` over bytearrays.
+    """Implements `Gpu` over memory of the host.
 
     Attributes:
+        name: of the device, for errors.
         submitted: what would have run, in order.
-        live: the buffers that were not freed.
+        live: the buffers that were not freed, with their content.
         places: where each buffer ever made was asked for.
         prepared: kernels that were asked for ahead, with their constants.
         free_bytes: what `memory` says.
@@ -23,11 +30,12 @@ class NullGpu:
     description = "null GPU"
     in_place = False
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: Limits, name: str = "null") -> None:
         self.limits = limits
+        self.name = name
         self.free_bytes: int | None = None
         self.submitted: list[tuple[Dispatch, ...]] = []
-        self.live: dict[Buffer, bytearray] = {}
+        self.live: dict[Buffer, memoryview] = {}
         self.prepared: list[tuple[str, tuple[int, ...]]] = []
         self.places: dict[Buffer, Place] = {}
         self._timed: set[Ticket] = set()
@@ -38,11 +46,10 @@ class NullGpu:
         return None if self.free_bytes is None else (self.free_bytes, self.free_bytes)
 
     def adopt(self, ranges: Sequence[memoryview], progress: Adopted) -> Sequence[Buffer]:
-        """Copy the ranges."""
+        """Take the ranges as they are."""
         buffers = []
         for content in ranges:
-            buffers.append(self.alloc(len(content)))
-            self.write(buffers[-1], content)
+            buffers.append(self._keep(content, Place.DEVICE))
             progress(len(content))
         return buffers
 
@@ -50,18 +57,20 @@ class NullGpu:
         """Return a zeroed buffer, or raise DeviceError above the limit."""
         if nbytes > self.limits.max_alloc_bytes:
             raise DeviceError(
-                f"null: a buffer of {nbytes:,} bytes was asked for; "
+                f"{self.name}: a buffer of {nbytes:,} bytes was asked for; "
                 f"the limit is {self.limits.max_alloc_bytes:,}.",
                 hint="use a smaller context.",
             )
-        buffer = len(self.places) + 1
-        self.places[buffer] = place
-        self.live[buffer] = bytearray(nbytes)
-        return buffer
+        return self._keep(np.zeros(nbytes, np.uint8).data, place)
 
     def address(self, buffer: Buffer) -> int:
         """Return an address that no other buffer comes near."""
-        return buffer * _APART
+        return buffer << _APART
+
+    @staticmethod
+    def locate(address: int) -> tuple[Buffer, int]:
+        """Return the buffer and offset of an address."""
+        return address >> _APART, address & ((1 << _APART) - 1)
 
     def free(self, buffer: Buffer) -> None:
         """Forget the buffer; twice is an error."""
@@ -109,3 +118,9 @@ class NullGpu:
     def close(self) -> None:
         """Forget all buffers."""
         self.live.clear()
+
+    def _keep(self, content: memoryview, place: Place) -> Buffer:
+        buffer = len(self.places) + 1
+        self.places[buffer] = place
+        self.live[buffer] = content
+        return buffer

@@ -13,7 +13,7 @@ import numpy as np
 
 from edgequant.blocks import BlockType, Floats, Weights
 from edgequant.device import purposes
-from edgequant.device.buckets import Bucket, batches, context_of, cut, smallest
+from edgequant.device.buckets import Bucket, batches, context_of, contexts, cut, smallest
 from edgequant.device.ceilings import measure_ceilings
 from edgequant.device.protocol import (
     Ceilings,
@@ -25,7 +25,7 @@ from edgequant.device.protocol import (
     Timing,
     Tokens,
 )
-from edgequant.device.recorder import Purpose, Recorded, Recorder, plan_bucket
+from edgequant.device.recorder import Purpose, Recorded, Recorder, Repertoire, plan_bucket
 from edgequant.device.resident import Resident, settle
 from edgequant.device.step import STEP
 from edgequant.device.timings import tell
@@ -176,6 +176,18 @@ class GpuProgram:
         """Measure the GPU on the largest matrix; see `Profiler`."""
         largest = max(self._places.weights.values(), key=lambda span: span.nbytes)
         return measure_ceilings(self._gpu, largest, self._sums)
+
+    def repertoire(self) -> Repertoire:
+        """Record every step that text is made of, with one row of logits at most."""
+        buckets = [
+            Bucket(size, 1, context) for size in self._batches for context in contexts(self.context)
+        ]
+        return Repertoire(
+            self._places,
+            self._ring,
+            {bucket: self._recorder.record(self._fill, bucket) for bucket in buckets},
+            {bucket: self._recorder.record(self._generate, bucket) for bucket in buckets},
+        )
 
     def close(self) -> None:
         """Give its memory back, once nothing uses it."""

@@ -65,6 +65,23 @@ class Recorded:
     output: Span | None
 
 
+@dataclass(frozen=True)
+class Repertoire:
+    """All that a program can be asked to play while it makes text.
+
+    Attributes:
+        places: where everything lies.
+        ring: where drawn tokens appear.
+        fills: recordings that put tokens into the KV cache, and no more.
+        draws: recordings that put tokens into it, and draw the next one.
+    """
+
+    places: Places
+    ring: Span
+    fills: Mapping[Bucket, Recorded]
+    draws: Mapping[Bucket, Recorded]
+
+
 class Recorder:
     """The recordings of one program on one GPU.
 

@@ -25,6 +25,7 @@ def test_every_verb() -> None:
     assert gpu.memory() == (100, 100)
     assert gpu.peek(gpu.alloc(4, Place.READBACK), 2, 1) == b"\0\0"
     assert len({gpu.address(b) for b in (first, second, buffer)}) == 3
+    assert null.locate(gpu.address(second) + 3) == (second, 3)
     dispatch = Dispatch("add", (), b"", (1, 1, 1), (Span(buffer, 0, 8),), (Span(buffer, 8, 8),))
     gpu.prepare([("add", (1, 2))])
     assert null.prepared == [("add", (1, 2))]

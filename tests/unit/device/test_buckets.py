@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edgequant.device.buckets import BATCHES, CONTEXT, batches, context_of, cut, smallest
+from edgequant.device.buckets import BATCHES, CONTEXT, batches, context_of, contexts, cut, smallest
 
 
 @given(st.integers(1, 3000), st.integers(1, 5000))
@@ -37,3 +37,6 @@ def test_contexts_double() -> None:
     found = [context_of(n, 3000) for n in (1, CONTEXT, CONTEXT + 1, 2048, 2049, 3000)]
     assert found == [CONTEXT, CONTEXT, 2 * CONTEXT, 2048, 3000, 3000]
     assert context_of(5, 40) == 40
+    assert contexts(3000) == (CONTEXT, 2 * CONTEXT, 2048, 3000)
+    assert contexts(CONTEXT) == (CONTEXT,)
+    assert contexts(40) == (40,)

@@ -129,6 +129,22 @@ def test_every_bucket_of_every_architecture_stays_in_its_buffers(stem: str, limi
             assert dispatch.writes
 
 
+def test_a_repertoire_is_every_step_of_a_text_and_runs_nothing(
+    gpu: Watching, program: GpuProgram
+) -> None:
+    known = program.repertoire()
+    assert known.fills.keys() == known.draws.keys()
+    assert {bucket.tokens for bucket in known.draws} == {1, 8, 64, 512}
+    assert {bucket.context for bucket in known.draws} == {512, 1024, CONTEXT}
+    assert len(known.draws) == 12
+    assert all(made.dispatches[-1].label == "sample" for made in known.draws.values())
+    assert not any(d.label == "sample" for made in known.fills.values() for d in made.dispatches)
+    assert not gpu.submitted
+    recorded = len(gpu._recordings)
+    list(program.generate(1, 600, 3, GREEDY))
+    assert len(gpu._recordings) == recorded  # what is played is what was shown
+
+
 def test_heads_without_a_kernel_are_said(gpu: Watching) -> None:
     with pytest.raises(DeviceError, match=r"^null: attention: heads of 4 values"):
         GpuDevice("null", gpu).load(*tiny(NARROW), context=8)
