@@ -34,7 +34,7 @@ STAGES = {
     "edgequant.device.recorder": ("plan_bucket", "Recorder._record", "Recorder._bind"),
     "edgequant.device.resident": ("settle", "Resident.alloc", "Resident.adopt"),
     "edgequant.device.self_test": ("SelfTest.ensure",),
-    "edgequant.device.vulkan.device": ("open_gpu", "notes_file", "VulkanGpu.memory"),
+    "edgequant.device.vulkan.device": ("open_gpu", "notes_of", "VulkanGpu.memory"),
     "edgequant.device.vulkan.hardware": ("_start", "create_instance", "enumerate_devices"),
     "edgequant.device.vulkan.logical": ("Logical.__init__", "Logical.wait"),
     "edgequant.device.vulkan.memory": ("Memory.allocate",),

@@ -48,12 +48,12 @@ def _open(index: str, choice: Choice) -> Device:
 
     from edgequant.device.gpu import GpuDevice
     from edgequant.device.self_test import SelfTest
-    from edgequant.device.vulkan.device import notes_file, open_gpu
+    from edgequant.device.vulkan.device import notes_of, open_gpu
 
     gpu = open_gpu(index)
     atexit.register(gpu.close)
     name = f"vulkan:{index}" if index else "vulkan"
-    ensure = SelfTest(gpu, name, notes_file(gpu.hardware)).ensure
+    ensure = SelfTest(gpu, name, notes_of(gpu.hardware)).ensure
     return GpuDevice(name, gpu, cache=choice.cache or "f16", exact=choice.exact, ensure=ensure)
 
 

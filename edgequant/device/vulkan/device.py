@@ -1,17 +1,17 @@
 """The Vulkan host: implements `Gpu` with buffers that have addresses, and recordings."""
 
-import hashlib
 from collections.abc import Sequence
 from ctypes import string_at
 from itertools import count
 from pathlib import Path
 from typing import TypeVar
 
+from edgequant.device.kept import cache_folder, notes_file, shipped_kernels
 from edgequant.device.protocol import Adopted, Buffer, Place, Recording, Ticket
 from edgequant.device.vulkan.hardware import Hardware, found
 from edgequant.device.vulkan.logical import Logical
 from edgequant.device.vulkan.memory import Block, Memory
-from edgequant.device.vulkan.pipelines import Pipelines, cache_folder, shipped_kernels
+from edgequant.device.vulkan.pipelines import Pipelines
 from edgequant.device.vulkan.recording import Encoded
 from edgequant.device.vulkan.transfer import Transfer
 from edgequant.errors import DeviceError
@@ -40,7 +40,7 @@ class VulkanGpu:
         self._memory = Memory(self._logical)
         self._transfer = Transfer(self._logical, self._memory)
         self._pipelines = Pipelines(
-            self._logical, shaders or shipped_kernels(), cache or cache_folder()
+            self._logical, shaders or shipped_kernels("spirv"), cache or cache_folder()
         )
         self._numbers = count(1)
         self._blocks: dict[Buffer, Block] = {}
@@ -152,13 +152,10 @@ class VulkanGpu:
         return block
 
 
-def notes_file(hardware: Hardware, shaders: Path | None = None, cache: Path | None = None) -> Path:
-    """Return where to keep what is known of a device: another file for other drivers or kernels."""
-    kernels = hashlib.sha256()
-    for path in sorted((shaders or shipped_kernels()).glob("*.spv")):
-        kernels.update(path.name.encode() + path.read_bytes())
-    name = f"{hardware.uuid}-{hardware.driver_key}-{kernels.hexdigest()[:16]}.json"
-    return (cache or cache_folder()) / name
+def notes_of(hardware: Hardware, shaders: Path | None = None, cache: Path | None = None) -> Path:
+    """Return where to keep what is known of a device with its driver and our kernels."""
+    device = f"{hardware.uuid}-{hardware.driver_key}"
+    return notes_file(device, shaders or shipped_kernels("spirv"), cache)
 
 
 def open_gpu(index: str = "", *, shaders: Path | None = None) -> VulkanGpu:

@@ -5,7 +5,7 @@ from functools import partial
 
 from edgequant.device.listing import Listing
 from edgequant.device.self_test import SelfTest, Verdict, passed
-from edgequant.device.vulkan.device import VulkanGpu, notes_file
+from edgequant.device.vulkan.device import VulkanGpu, notes_of
 from edgequant.device.vulkan.hardware import Hardware, found
 
 
@@ -36,7 +36,7 @@ def _describe(name: str, hardware: Hardware) -> Listing:
         memory_bytes=hardware.memory_bytes,
         missing=f"it lacks {lacking}." if lacking else None,
         abilities=tuple(abilities),
-        passed=None if lacking else sorted(passed(notes_file(hardware))),
+        passed=None if lacking else sorted(passed(notes_of(hardware))),
         examine=None if lacking else partial(_examine, name, hardware),
     )
 
@@ -44,6 +44,6 @@ def _describe(name: str, hardware: Hardware) -> Listing:
 def _examine(name: str, hardware: Hardware, formats: Iterable[str]) -> Iterator[Verdict]:
     gpu = VulkanGpu(hardware)
     try:
-        yield from SelfTest(gpu, name, notes_file(hardware)).examine(formats)
+        yield from SelfTest(gpu, name, notes_of(hardware)).examine(formats)
     finally:
         gpu.close()

@@ -2,22 +2,18 @@
 
 import hashlib
 import os
-import sys
 import tempfile
-from collections import deque
 from collections.abc import Iterable
-from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from ctypes import byref, c_size_t, c_uint32, c_uint64, create_string_buffer
 from pathlib import Path
 
+from edgequant.device.compiled import Compiled, Key
 from edgequant.device.vulkan import structs as vk
 from edgequant.device.vulkan.api import RESULTS, check
 from edgequant.device.vulkan.logical import Logical
 from edgequant.errors import DeviceError
-from edgequant.shipped import shipped
 
-Key = tuple[str, tuple[int, ...]]  # kernel, constants
 _COMPUTE = 0x20  # shader stage
 _FULL_SUBGROUPS = 2
 _DIGEST = 32
@@ -37,35 +33,15 @@ class Pipelines:
         self._saved = _load(self._file)
         info = vk.PipelineCacheCreateInfo(nbytes=len(self._saved), content=self._saved)
         self._cache = logical.create("PipelineCache", info)
-        self._compiled: dict[Key, int] = {}
-        self._ahead: Future[None] | None = None
+        self._compiled = Compiled(self._compile)
 
     def prepare(self, wanted: Iterable[Key]) -> None:
-        """Compile on a thread of its own; `compile` waits for it, and tries again what failed."""
-        with suppress(DeviceError):  # it comes up again with whoever records it
-            self._wait()
-        pool = ThreadPoolExecutor(1)
-        self._ahead = pool.submit(self._compile_all, tuple(wanted))
-        pool.shutdown(wait=False)
+        """Start to compile kernels."""
+        self._compiled.prepare(wanted)
 
     def compile(self, wanted: Iterable[Key]) -> None:
-        """Compile what is not yet, several at once: a driver takes 10 to 1000 ms for each."""
-        with suppress(DeviceError):
-            self._wait()
-        self._compile_all(wanted)
-
-    def _wait(self) -> None:
-        """Wait for what was prepared."""
-        ahead, self._ahead = self._ahead, None
-        if ahead is not None:
-            ahead.result()
-
-    def _compile_all(self, wanted: Iterable[Key]) -> None:
-        missing = [key for key in dict.fromkeys(wanted) if key not in self._compiled]
-        if not missing:
-            return
-        with ThreadPoolExecutor(min(len(missing), os.cpu_count() or 1)) as threads:
-            deque(threads.map(self._keep, missing), maxlen=0)
+        """Compile kernels that are not yet."""
+        self._compiled.compile(wanted)
 
     def __getitem__(self, key: Key) -> int:
         """Return the pipeline of a kernel that was compiled."""
@@ -73,17 +49,13 @@ class Pipelines:
 
     def close(self) -> None:
         """Save the cache and destroy the pipelines."""
-        with suppress(DeviceError):
-            self._wait()
+        handles = self._compiled.take_all()
         with suppress(OSError, DeviceError):  # what cannot be kept is made again
             self._save()
-        for handle in self._compiled.values():
+        for handle in handles:
             self._logical.destroy("Pipeline", handle)
         self._logical.destroy("PipelineCache", self._cache)
         self._logical.destroy("PipelineLayout", self.layout)
-
-    def _keep(self, key: Key) -> None:
-        self._compiled[key] = self._compile(key)
 
     def _compile(self, key: Key) -> int:
         kernel, constants = key
@@ -149,23 +121,6 @@ class Pipelines:
         except OSError:
             Path(name).unlink(missing_ok=True)
             raise
-
-
-def shipped_kernels() -> Path:
-    """Return the folder of the compiled kernels that ship with the package."""
-    return shipped("shaders") / "generated" / "spirv"
-
-
-def cache_folder() -> Path:
-    """Return where this user's programs keep what can be made again."""
-    home = Path.home()
-    if os.environ.get("XDG_CACHE_HOME"):
-        return Path(os.environ["XDG_CACHE_HOME"]) / "edgequant"
-    if sys.platform == "win32":
-        return Path(os.environ.get("LOCALAPPDATA", home)) / "edgequant"
-    if sys.platform == "darwin":
-        return home / "Library" / "Caches" / "edgequant"
-    return home / ".cache" / "edgequant"
 
 
 def _load(path: Path) -> bytes:

@@ -6,7 +6,7 @@ import pytest
 import typed
 
 from edgequant.device.self_test import SelfTest, Verdict, passed
-from edgequant.device.vulkan.device import VulkanGpu, notes_file
+from edgequant.device.vulkan.device import VulkanGpu, notes_of
 from edgequant.shipped import shipped
 
 pytestmark = [pytest.mark.device, pytest.mark.usefixtures("quiet")]
@@ -29,8 +29,8 @@ def test_a_wrong_kernel_is_found_and_is_another_device_to_the_notes(gpu, watched
     for path in shaders.glob("mat*_iq4_nl*.spv"):  # of the same blocks, with other values
         shutil.copy(path, path.with_name(path.name.replace("iq4_nl", "q4_0")))
     wrong = VulkanGpu(gpu.hardware, shaders=shaders, cache=tmp_path)
-    notes = notes_file(gpu.hardware, shaders, tmp_path)
-    assert notes.name != notes_file(gpu.hardware).name
+    notes = notes_of(gpu.hardware, shaders, tmp_path)
+    assert notes.name != notes_of(gpu.hardware).name
     (verdict,) = SelfTest(wrong, "vulkan", notes).examine(["Q4_0"])
     wrong.close()
     assert verdict != Verdict("Q4_0", None)

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from edgequant.device.barriers import Touched, barriers
+from edgequant.device.kept import cache_folder
 from edgequant.device.protocol import Place
 from edgequant.device.vulkan.device import VulkanGpu
-from edgequant.device.vulkan.pipelines import cache_folder
 from edgequant.errors import DeviceError
 from edgequant.graph.launch import Dispatch, Span
 
