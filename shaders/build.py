@@ -38,7 +38,7 @@ SHADERS = Path(__file__).resolve().parent
 PRINTED = SHADERS / "lib"
 SPIRV = SHADERS / "generated" / "spirv"
 STAMPS = SHADERS.parent / ".stamps" / "shaders.json"
-FLAGS = ("-target", "spirv", "-stage", "compute", "-O2", "-warnings-as-errors", "all")
+FLAGS = ("-target", "spirv", "-stage", "compute", "-O2", "-warnings-as-errors", "all", "-DWORKGROUP=THREADS")
 
 KERNEL = re.compile(r"^// kernel (\S+)(.*)$", re.MULTILINE)
 INCLUDE = re.compile(r'^#include "([^"]+)"', re.MULTILINE)
