@@ -1,0 +1,118 @@
+"""What a bundle is made for: the systems it runs on, and what it may assume of their GPUs.
+
+A recording is made before the GPU is met, so its limits are assumed: those that nearly every device
+of the target has, where more would only be faster. Options may assume more, or less.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from edgequant.device.kernel_files import METAL, SPIRV, KernelFile, Language
+from edgequant.errors import UnsupportedError
+from edgequant.graph.launch import Limits
+
+GIB = 1 << 30
+
+# What every kernel needs, whatever it declares: bytes and halves in memory, reached by address, and
+# workgroup sizes by specialization.
+VULKAN_FEATURES = frozenset(
+    (
+        "bufferDeviceAddress",
+        "storageBuffer8BitAccess",
+        "storageBuffer16BitAccess",
+        "maintenance4",
+        "subgroupSizeControl",
+        "computeFullSubgroups",
+    )
+)
+_VULKAN: Mapping[str, object] = {"api": "Vulkan 1.3"}
+_METAL_3: dict[str, object] = {
+    "api": "Metal 3",
+    "family": "Apple7",
+    "language": "3.0",
+    "fast_math": False,
+}
+
+
+@dataclass(frozen=True)
+class Target:
+    """A system.
+
+    Attributes:
+        name: as given to `--target`.
+        language: of its kernels.
+        limits: that its GPUs are assumed to have.
+        needs: what else an app must ask for.
+        why: the choice of the limits, for the bundle's reader.
+    """
+
+    name: str
+    language: Language
+    limits: Limits
+    needs: Mapping[str, object]
+    why: str
+
+    def needed(self, kernels: Iterable[KernelFile]) -> dict[str, object]:
+        """Return what a device must have to run these kernels."""
+        if self.language is METAL:
+            return dict(self.needs)
+        files = tuple(kernels)
+        features = VULKAN_FEATURES.union(*(file.features for file in files))
+        operations = set[str]().union(*(file.subgroup_operations for file in files))
+        matrices = ["VK_KHR_cooperative_matrix"] if "cooperativeMatrix" in features else []
+        return dict(self.needs) | {
+            "features": sorted(features),
+            "extensions": matrices,
+            "subgroup_operations": sorted(operations),
+        }
+
+
+TARGETS = {
+    target.name: target
+    for target in (
+        Target(
+            "ios",
+            METAL,
+            Limits(32, 1024, 32 << 10, GIB, (8, 8, 8), integer_dot=False),
+            _METAL_3 | {"system": "iOS 16"},
+            "Every Apple GPU from A14 and M1 on has 32 lanes, 8 x 8 matrices and 32 KiB.",
+        ),
+        Target(
+            "android",
+            SPIRV,
+            Limits(64, 256, 32 << 10, GIB, None, integer_dot=True),
+            _VULKAN,
+            "What Vulkan 1.3 promises, and subgroups of 64 lanes, as Adreno has them; Mali has 16 "
+            "(--subgroup 16). Few phones have cooperative matrices.",
+        ),
+        Target(
+            "macos",
+            METAL,
+            Limits(32, 1024, 32 << 10, GIB, (8, 8, 8), integer_dot=False),
+            _METAL_3 | {"system": "macOS 13"},
+            "Every Apple GPU from A14 and M1 on has 32 lanes, 8 x 8 matrices and 32 KiB.",
+        ),
+        Target(
+            "linux",
+            SPIRV,
+            Limits(32, 1024, 32 << 10, GIB, None, integer_dot=True),
+            _VULKAN,
+            "NVIDIA, AMD and Intel can all give 32 lanes, 1024 threads and 32 KiB. Their "
+            "cooperative matrices differ: assume them with --matrix 16x16x16.",
+        ),
+    )
+}
+
+
+def find_target(name: str) -> Target:
+    """Return the target of a name.
+
+    Raises:
+        UnsupportedError: there is none; the hint lists those known.
+    """
+    if name not in TARGETS:
+        raise UnsupportedError(
+            f"{name}: not a target that a bundle can be made for.",
+            hint=f"use one of {', '.join(TARGETS)}.",
+        )
+    return TARGETS[name]
