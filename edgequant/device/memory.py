@@ -1,7 +1,9 @@
-"""How much memory this machine can still give, as its system says."""
+"""The memory of this machine: how much its system can still give, and where bytes lie in it."""
 
 import os
 from pathlib import Path
+
+import numpy as np
 
 FALLBACK = 4 << 30  # bytes, where the system says nothing
 CGROUP = Path("/sys/fs/cgroup")
@@ -37,3 +39,8 @@ def _of_cgroup(folder: Path) -> int | None:
     except (OSError, ValueError):  # no cgroup, or no limit ("max")
         return None
     return max(0, limit - used)
+
+
+def address_of(content: bytes | memoryview) -> int:
+    """Return where bytes lie."""
+    return int(np.frombuffer(content, np.uint8).ctypes.data) if len(content) else 0

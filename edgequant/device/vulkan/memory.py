@@ -4,8 +4,7 @@ from ctypes import byref, c_uint64, c_void_p
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
+from edgequant.device.memory import address_of
 from edgequant.device.protocol import Place
 from edgequant.device.vulkan import structs as vk
 from edgequant.device.vulkan.api import OUT_OF_DEVICE_MEMORY, OUT_OF_HOST_MEMORY, check
@@ -172,8 +171,3 @@ class Memory:
             f"which has {has}.",
             hint="use a smaller --ctx, close other programs that use the GPU, or use --device cpu.",
         )
-
-
-def address_of(content: bytes | memoryview) -> int:
-    """Return where bytes lie in memory."""
-    return int(np.frombuffer(content, np.uint8).ctypes.data) if len(content) else 0

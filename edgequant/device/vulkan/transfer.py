@@ -7,10 +7,11 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from ctypes import byref, memmove, memset, string_at
 from dataclasses import dataclass
 
+from edgequant.device.memory import address_of
 from edgequant.device.protocol import Adopted, Place
 from edgequant.device.vulkan import structs as vk
 from edgequant.device.vulkan.logical import Commands, Logical
-from edgequant.device.vulkan.memory import Block, Memory, address_of
+from edgequant.device.vulkan.memory import Block, Memory
 
 # A staging buffer's bytes, and how many there are. They lie where UPLOAD does: on an H200 writing
 # across the bus reaches 18 GB/s, staging in the host's memory 11.
