@@ -11,10 +11,13 @@ from functools import cached_property
 from typing import overload
 
 import numpy as np
+from numpy.typing import NDArray
 
 from edgequant.gguf.spec import NUMBERS, ValueType
 
 _LENGTH = struct.Struct("<Q")
+_WINDOW = 1 << 18  # bytes that are searched for strings at once
+_FEW = 4096  # strings of a window at least, for the search to be worth it
 
 
 class Array(Sequence[object]):
@@ -66,32 +69,83 @@ class Array(Sequence[object]):
         """Return at most `count` items from the front, without decoding the rest."""
         count = min(count, self._count)
         if self.item is ValueType.STRING:
-            return list(_strings(self.encoded, count))
+            return list[object](_strings(self.encoded, count))
         numbers = np.frombuffer(self.encoded, np.dtype(NUMBERS[self.item]), count)
         values: list[object] = numbers.tolist()
         return values
 
 
-def _strings(encoded: memoryview, count: int) -> Iterator[str]:
-    at = 0
-    for _ in range(count):
-        start = at + 8
-        at = start + _LENGTH.unpack_from(encoded, at)[0]
-        yield str(encoded[start:at], "utf-8", "surrogateescape")
+def _strings(encoded: memoryview, count: int) -> list[str]:
+    """Decode strings, all at once: a piece of text after the other would take three times as long.
+
+    What stands between two of them becomes one NUL; a text that holds one itself is rare.
+    """
+    places, end = find_strings(encoded, 0, count)
+    content = np.frombuffer(encoded, np.uint8, end).copy()
+    content[places] = 0
+    kept = np.ones(end, np.bool_)
+    for place in range(1, _LENGTH.size):
+        kept[places + place] = False
+    texts = content[kept].tobytes().decode("utf-8", "surrogateescape").split("\0")[1:]
+    if len(texts) == count:
+        return texts
+    ends = [*places[1:].tolist(), end]
+    return [
+        str(encoded[start + _LENGTH.size : end], "utf-8", "surrogateescape")
+        for start, end in zip(places.tolist(), ends, strict=True)
+    ]
 
 
-def walk_strings(view: memoryview, start: int, count: int) -> tuple[int, int]:
+def find_strings(view: memoryview, start: int, count: int) -> tuple[NDArray[np.int64], int]:
     """Step over `count` strings of a file whose lengths nobody has checked yet.
 
     Returns:
-        How many strings lie wholly inside `view`, and where the last of those ends.
+        Where each string that lies wholly inside `view` begins with its length, and where the last
+        of these ends. There are fewer than `count` if the next passes the end of `view`.
     """
-    at, size, unpack = start, len(view), _LENGTH.unpack_from
-    for index in range(count):
-        if size - at < 8:
-            return index, at
-        after = at + 8 + unpack(view, at)[0]
-        if after > size:
-            return index, at
-        at = after
-    return count, at
+    found: list[NDArray[np.int64]] = []
+    left = count
+    while left:
+        places, start = _find_short(view, start, left)
+        found.append(places)
+        left -= len(places)
+        if len(places) < _FEW:
+            more, start = _find_any(view, start, min(left, _FEW))
+            found.append(more)
+            left -= len(more)
+            if not len(more):
+                break
+    return np.concatenate(found) if found else np.empty(0, np.int64), start
+
+
+def _find_short(view: memoryview, start: int, most: int) -> tuple[NDArray[np.int64], int]:
+    """Step over strings of less than 256 bytes without NULs, as nearly all are, in a window.
+
+    In such strings only a length is followed by seven NULs. What is found so is believed as far as
+    each length leads to the next.
+    """
+    room = min(_WINDOW, len(view) - start - _LENGTH.size + 1)
+    if room <= 0:
+        return np.empty(0, np.int64), start
+    lengths = np.ndarray((room,), "<u8", view, offset=start, strides=(1,))
+    places = np.flatnonzero(lengths < 256)
+    ends = places + _LENGTH.size + lengths[places].astype(np.int64)
+    if not len(places) or places[0]:
+        return np.empty(0, np.int64), start
+    joined = ends[:-1] == places[1:]
+    right = min(most, 1 + (len(joined) if joined.all() else int(joined.argmin())))
+    right = int(np.searchsorted(ends[:right], len(view) - start, "right"))
+    return places[:right] + start, start + int(ends[right - 1]) if right else start
+
+
+def _find_any(view: memoryview, start: int, most: int) -> tuple[NDArray[np.int64], int]:
+    """Step over strings one by one."""
+    found: list[int] = []
+    size, unpack = len(view), _LENGTH.unpack_from
+    while len(found) < most and size - start >= _LENGTH.size:
+        end = start + _LENGTH.size + unpack(view, start)[0]
+        if end > size:
+            break
+        found.append(start)
+        start = end
+    return np.array(found, np.int64), start

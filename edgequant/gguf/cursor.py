@@ -8,7 +8,7 @@ import struct
 from pathlib import Path
 
 from edgequant.errors import GGUFError
-from edgequant.gguf.arrays import Array, walk_strings
+from edgequant.gguf.arrays import Array, find_strings
 from edgequant.gguf.spec import MAX_ITEMS, MAX_TEXT_BYTES, NUMBERS, KeyValue, ValueType
 
 _U32 = struct.Struct("<I")
@@ -111,10 +111,10 @@ class Cursor:
             )
         start = self.at
         if item is ValueType.STRING:
-            whole, self.at = walk_strings(self._view, start, count)
-            if whole < count:
+            found, self.at = find_strings(self._view, start, count)
+            if len(found) < count:
                 raise GGUFError(
-                    f"{self.path}: item {whole:,} of {count:,} of {what} passes the end of the "
+                    f"{self.path}: item {len(found):,} of {count:,} of {what} passes the end of the "
                     f"file, which has {len(self._view):,} bytes.",
                     hint=CUT_SHORT,
                 )

@@ -6,7 +6,7 @@ when the last of them does.
 
 import mmap
 import stat
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType, TracebackType
@@ -95,9 +95,12 @@ class GGUFFile:
                 found[name] = Weight(info, view.reshape(info.rows, -1), Place(part.path, start))
         return Weights(self.path, tuple(part.view for part in self._parts), found)
 
-    def values(self) -> dict[str, object]:
-        """Return all keys as plain values: int, float, bool, str, or a list of them."""
-        return {key: _plain(entry) for key, entry in self.keys.items()}
+    def values(self) -> Mapping[str, object]:
+        """Return all keys as plain values: int, float, bool, str, or a list of them.
+
+        Arrays decode when they are asked for.
+        """
+        return _PlainValues(self.keys)
 
     @overload
     def value(self, key: str, kind: type[T]) -> T: ...
@@ -174,6 +177,22 @@ def _map(path: Path) -> MappedPart:
         ) from error
     view = memoryview(mapping)
     return MappedPart(path, view, read_head(path, view))
+
+
+class _PlainValues(Mapping[str, object]):
+    """Keys with plain values, decoded on demand: a vocabulary takes longer than all else."""
+
+    def __init__(self, keys: Mapping[str, KeyValue]) -> None:
+        self._keys = keys
+
+    def __getitem__(self, key: str) -> object:
+        return _plain(self._keys[key])
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._keys)
+
+    def __len__(self) -> int:
+        return len(self._keys)
 
 
 def _plain(entry: KeyValue) -> object:

@@ -93,10 +93,13 @@ class Fields:
         Raises:
             UnsupportedError: naming the key; it may change the arithmetic.
         """
-        for key, value in self._values.items():
+        for key in self._values:  # a value may be large, and decoded when it is asked for
             if not key.startswith(prefix) or key in self._asked:
                 continue
-            if key.removeprefix(prefix) in inert or not _says_something(value):
+            if key.removeprefix(prefix) in inert:
+                continue
+            value = self._values[key]
+            if not _says_something(value):
                 continue
             raise UnsupportedError(
                 f"{self.where}: {key} is {_shown(value)}, which edgequant does not understand; "

@@ -6,13 +6,14 @@ It knows neither special tokens nor files.
 """
 
 import unicodedata
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from functools import cached_property
 from itertools import pairwise
 from math import inf
 
 from tokenizers import Regex, Tokenizer, models, pre_tokenizers
 
+from edgequant.tokenizer.merges import Merges
 from edgequant.tokenizer.split import Split
 
 
@@ -39,13 +40,11 @@ class ByteLevelBpe:
 
     Args:
         vocabulary: the tokens that text may become, with their ids.
-        merges: pairs of tokens, best first; both parts and their union are in `vocabulary`.
+        merges: pairs of them.
         split: how text is cut into words.
     """
 
-    def __init__(
-        self, vocabulary: Mapping[str, int], merges: Sequence[tuple[str, str]], split: Split
-    ) -> None:
+    def __init__(self, vocabulary: Mapping[str, int], merges: Merges, split: Split) -> None:
         self._vocabulary = vocabulary
         self._merges = merges
         self._ignore_merges = split.ignore_merges
@@ -57,7 +56,11 @@ class ByteLevelBpe:
         self._words = pre_tokenizers.Sequence([*cuts, letters])
 
     def encode(self, text: str) -> list[int]:
-        """Return the ids of a text without special tokens; bytes without a token are dropped."""
+        """Return the ids of a text without special tokens; bytes without a token are dropped.
+
+        Raises:
+            GGUFError: a merge that is wanted is not two tokens that make a third.
+        """
         if self._compose:
             text = unicodedata.normalize("NFC", text)
         if len(text) <= SHORT:
@@ -71,7 +74,7 @@ class ByteLevelBpe:
         engine = Tokenizer(
             models.BPE(
                 dict(self._vocabulary),
-                list(self._merges),
+                self._merges.pairs(),
                 ignore_merges=self._ignore_merges,
                 fuse_unk=False,
             )
@@ -79,17 +82,13 @@ class ByteLevelBpe:
         engine.pre_tokenizer = self._words
         return engine
 
-    @cached_property
-    def _ranks(self) -> Mapping[tuple[str, str], float]:
-        return dict(zip(self._merges, range(len(self._merges)), strict=True))
-
     def _merged(self, word: str) -> Iterator[int]:
         """Merge the pair of the best rank, the first of equals, until there is none."""
         parts = [letter for letter in word if letter in self._vocabulary]
         if self._ignore_merges and word in self._vocabulary:
             parts = [word]
         while len(parts) > 1:
-            ranks = [self._ranks.get(pair, inf) for pair in pairwise(parts)]
+            ranks = [self._merges.rank(left, right) for left, right in pairwise(parts)]
             best = min(ranks)
             if best == inf:
                 break

@@ -7,10 +7,11 @@ reads no Hugging Face file and no tensor.
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from edgequant.errors import GGUFError, UnsupportedError
 from edgequant.tokenizer.bpe import ByteLevelBpe, bytes_of
+from edgequant.tokenizer.merges import Merges
 from edgequant.tokenizer.split import find_split
 from edgequant.tokenizer.spm import SPACE, ScoreBpe
 from edgequant.tokenizer.stops import find_stops, mark_stops
@@ -31,7 +32,8 @@ def read_tokenizer(keys: Mapping[str, object], where: str) -> Tokenizer:
         where: the file's name, for messages.
 
     Raises:
-        GGUFError: keys are missing, of the wrong type, or contradict each other.
+        GGUFError: keys are missing, of the wrong type, or contradict each other; merges that make
+            no sense are met by `Tokenizer.encode`.
         UnsupportedError: the kind of vocabulary, or its way of splitting text, is not known.
     """
     kind = Vocabulary.kind(keys, where)
@@ -49,18 +51,19 @@ def _read_byte_level(vocabulary: Vocabulary) -> Tokenizer:
     where = vocabulary.where
     split = find_split(vocabulary.text("pre", "default"), where)
     usable = _usable(vocabulary)
-    engine = ByteLevelBpe(usable, _merges(vocabulary, usable), split)
+    merges = Merges(vocabulary.strings("merges"), usable, vocabulary.ids, where)
+    engine = ByteLevelBpe(usable, merges, split)
     plain = {TokenType.NORMAL, TokenType.BYTE}
 
     def piece(number: int) -> bytes:
-        token, kind = vocabulary.tokens[number], vocabulary.types[number]
+        token, kind = vocabulary.tokens[number], vocabulary.type_of(number)
         return bytes_of(token) if kind in plain else b"" if kind in _SILENT else token.encode()
 
     specials = _specials(vocabulary, bos=None, eos=None, add_bos=split.add_bos)
     return Tokenizer(
         engine,
         vocabulary.tokens,
-        vocabulary.types,
+        vocabulary.unusual,
         piece,
         specials,
         space_prefix=False,
@@ -86,13 +89,13 @@ def _read_scored(vocabulary: Vocabulary) -> Tokenizer:
     byte_of = {number: byte for byte, number in bytes_at.items()}
 
     def piece(number: int) -> bytes:
-        kind = vocabulary.types[number]
+        kind = vocabulary.type_of(number)
         return _scored_piece(vocabulary.tokens[number], kind, byte_of.get(number))
 
     return Tokenizer(
         engine,
         vocabulary.tokens,
-        vocabulary.types,
+        vocabulary.unusual,
         piece,
         _specials(vocabulary, bos=1, eos=2, add_bos=True),
         space_prefix=vocabulary.flag("add_space_prefix", default=True),
@@ -113,21 +116,20 @@ def _scored_piece(token: str, kind: int, byte: int | None) -> bytes:
 def _usable(vocabulary: Vocabulary, without: TokenType | None = None) -> dict[str, int]:
     """Return the tokens that plain text may become, with their ids."""
     barred = {TokenType.CONTROL, TokenType.UNKNOWN, without}
-    return {
-        token: number
-        for number, (token, kind) in enumerate(
-            zip(vocabulary.tokens, vocabulary.types, strict=True)
-        )
-        if kind not in barred and token
-    }
+    usable = vocabulary.ids.copy()
+    for number, kind in vocabulary.unusual.items():
+        if kind in barred:
+            usable.pop(vocabulary.tokens[number], None)
+    return usable
 
 
 def _byte_tokens(vocabulary: Vocabulary) -> dict[int, int]:
     """Return the ids of the tokens "<0x00>" to "<0xFF>" by their byte."""
     found: dict[int, int] = {}
-    for number, (token, kind) in enumerate(zip(vocabulary.tokens, vocabulary.types, strict=True)):
+    for number, kind in vocabulary.unusual.items():
         if kind != TokenType.BYTE:
             continue
+        token = vocabulary.tokens[number]
         match = _BYTE.fullmatch(token)
         if match is None:
             raise GGUFError(
@@ -137,35 +139,6 @@ def _byte_tokens(vocabulary: Vocabulary) -> dict[int, int]:
             )
         found[int(match[1], 16)] = number
     return found
-
-
-def _merges(vocabulary: Vocabulary, usable: Mapping[str, int]) -> Sequence[tuple[str, str]]:
-    """Return the pairs to merge, best first, each once.
-
-    A merge is written "left right"; a token may begin with a space itself. A merge that makes a
-    control token can never be wanted, and is left out.
-    """
-    merges = list(dict.fromkeys(vocabulary.strings("merges")))
-    # Nearly always all is well, and there may be 500,000 merges.
-    split = [merge.partition(" ") for merge in merges]
-    pairs = [(left, right) for left, _, right in split]
-    if all(left in usable and right in usable and left + right in usable for left, right in pairs):
-        return pairs
-    wanted = []
-    for merge in merges:
-        cut = max(merge.find(" ", 1), 0)
-        left, right = merge[:cut], merge[cut + 1 :]
-        parts = {left, right, left + right}
-        if parts <= usable.keys():
-            wanted.append((left, right))
-        elif not parts <= vocabulary.ids.keys():
-            written = vocabulary.strings("merges")
-            raise GGUFError(
-                f"{vocabulary.where}: merge {written.index(merge):,} of {len(written):,} is "
-                f"{merge!r}, which is not two tokens that make a third.",
-                hint=RECONVERT,
-            )
-    return wanted
 
 
 def _specials(

@@ -44,7 +44,7 @@ def mark_stops(vocabulary: Vocabulary) -> None:
     Some files call them normal, and then a chat template's "<|im_end|>" would be ten letters.
     """
     for number in _found_by_text(vocabulary.ids).values():
-        vocabulary.types[number] = TokenType.CONTROL
+        vocabulary.mark(number, TokenType.CONTROL)
 
 
 def _found_by_text(ids: Mapping[str, int]) -> dict[str, int]:

@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
+from functools import cached_property
 from typing import Protocol
 
 import numpy as np
@@ -58,7 +59,7 @@ class Specials:
 
 
 class Tokenizer:
-    """Text to token ids and back.
+    """Text to token ids and back; `unusual` are the types of tokens that are not NORMAL, by id.
 
     Attributes:
         size: how many tokens the vocabulary has, padding included.
@@ -74,7 +75,7 @@ class Tokenizer:
         self,
         engine: Engine,
         tokens: Sequence[str],
-        types: Sequence[int],
+        unusual: Mapping[int, int],
         piece: Callable[[int], bytes],
         specials: Specials,
         *,
@@ -91,8 +92,8 @@ class Tokenizer:
         self._piece = piece
         self._space_prefix = space_prefix
         named = {TokenType.CONTROL, TokenType.UNKNOWN, TokenType.USER_DEFINED}
-        parsed = {tokens[i]: i for i, kind in enumerate(types) if kind in named and tokens[i]}
-        always = {text: i for text, i in parsed.items() if types[i] == TokenType.USER_DEFINED}
+        parsed = {tokens[i]: i for i, kind in unusual.items() if kind in named and tokens[i]}
+        always = {text: i for text, i in parsed.items() if unusual[i] == TokenType.USER_DEFINED}
         self._parsed, self._always = _Cutter(parsed), _Cutter(always)
 
     def encode(
@@ -148,6 +149,10 @@ class Tokenizer:
         """
         return Detokenizer(self._piece, drop_space=self._space_prefix and not continues)
 
+    def piece(self, number: int) -> bytes:
+        """Return the bytes of a token in a text; none of a control token."""
+        return self._piece(number)
+
     def token(self, number: int) -> str:
         """Return a token as the vocabulary writes it, such as "Ġthe" or "<|im_end|>"."""
         return self._tokens[number]
@@ -163,8 +168,11 @@ class _Cutter:
     def __init__(self, ids: Mapping[str, int]) -> None:
         self._ids = ids
         longest_first = sorted(ids, key=len, reverse=True)
-        pattern = "|".join(map(re.escape, longest_first))
-        self._pattern = re.compile(f"({pattern})") if ids else None
+        self._source = "|".join(map(re.escape, longest_first))
+
+    @cached_property
+    def _pattern(self) -> re.Pattern[str] | None:
+        return re.compile(f"({self._source})") if self._ids else None
 
     def cut(self, text: str) -> Iterable[str | int]:
         """Yield the texts between tokens, none empty, and the ids of the tokens, in order."""

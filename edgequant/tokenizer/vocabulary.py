@@ -20,7 +20,7 @@ class Vocabulary:
     Attributes:
         where: the file's name, for messages.
         tokens: by id; "" for an id that no text can become.
-        types: of every token, as in `TokenType`.
+        unusual: the types, as in `TokenType`, of the tokens that are not NORMAL, by id.
         ids: of every token that is not "".
         chat_template: verbatim, or None.
     """
@@ -32,15 +32,17 @@ class Vocabulary:
         size = len(self.tokens)
         if not size:
             raise GGUFError(f"{where}: tokenizer.ggml.tokens is empty.", hint=RECONVERT)
-        normal: list[int] = [TokenType.NORMAL] * size
-        self.types = list(self._list("token_type", (int,), normal))
-        if len(self.types) != size:
+        normal = int(TokenType.NORMAL)  # an enum's member takes ten times as long to compare
+        types = self._list("token_type", (int,), [normal] * size)
+        if len(types) != size:
             raise GGUFError(
-                f"{where}: tokenizer.ggml.token_type has {len(self.types):,} entries; there are "
+                f"{where}: tokenizer.ggml.token_type has {len(types):,} entries; there are "
                 f"{size:,} tokens.",
                 hint=RECONVERT,
             )
-        self.ids = {token: number for number, token in enumerate(self.tokens) if token}
+        self.unusual = {i: kind for i, kind in enumerate(types) if kind != normal}
+        self.ids = dict(zip(self.tokens, range(size), strict=True))
+        self.ids.pop("", None)
         if len(self.ids) + self.tokens.count("") != size:
             number = next(i for i, token in enumerate(self.tokens) if token and self.ids[token] > i)
             token = self.tokens[number]
@@ -50,6 +52,14 @@ class Vocabulary:
             )
         template = keys.get("tokenizer.chat_template")
         self.chat_template = template if isinstance(template, str) else None
+
+    def type_of(self, number: int) -> int:
+        """Return the type of a token."""
+        return self.unusual.get(number, TokenType.NORMAL)
+
+    def mark(self, number: int, kind: TokenType) -> None:
+        """Say that a token is of a type, whatever the file calls it."""
+        self.unusual[number] = kind
 
     @staticmethod
     def kind(keys: Mapping[str, object], where: str) -> str:

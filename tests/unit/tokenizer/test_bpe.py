@@ -9,6 +9,7 @@ from bench.make_model import tokenizer_keys
 from edgequant.tokenizer import bpe
 from edgequant.tokenizer.bpe import LETTERS, ByteLevelBpe
 from edgequant.tokenizer.from_gguf import read_tokenizer
+from edgequant.tokenizer.merges import Merges
 from edgequant.tokenizer.split import find_split
 from edgequant.tokenizer.to_gguf import tokenizer_keys as keys_of
 
@@ -45,6 +46,7 @@ def test_what_has_no_token_is_dropped(
     monkeypatch.setattr(bpe, "SHORT", short)
     tokens = [letter for letter in LETTERS if letter != "x"] + ["ab", "abc"]
     vocabulary = {token: number for number, token in enumerate(tokens)}
-    engine = ByteLevelBpe(vocabulary, [("a", "b"), ("ab", "c")], find_split(whole, "here"))
+    merges = Merges(["a b", "ab c"], vocabulary, vocabulary, "here")
+    engine = ByteLevelBpe(vocabulary, merges, find_split(whole, "here"))
     assert engine.encode("axbxc") == [vocabulary["abc"]]
     assert engine.encode("") == []

@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from edgequant.errors import EdgequantError, GGUFError, TextError, UnsupportedError
-from edgequant.tokenizer.bpe import LETTERS
+from edgequant.tokenizer.bpe import LETTERS, SHORT
 from edgequant.tokenizer.from_gguf import read_tokenizer
 
 KEY = "tokenizer.ggml."
@@ -228,10 +228,6 @@ def test_an_unknown_kind_is_refused(byte_level) -> None:
         ("token_type", [1], "1 entries; there are 268 tokens"),
         ("token_type", ["x"] * 268, "not a list of int"),
         ("merges", None, "there is no tokenizer.ggml.merges"),
-        ("merges", ["h e", "hello"], "merge 1 of 2 is 'hello', which is not two tokens"),
-        ("merges", ["h "], "merge 0 of 1 is 'h '"),
-        ("merges", ["h €"], "merge 0 of 1 is 'h €'"),
-        ("merges", ["h h"], "merge 0 of 1 is 'h h'"),
         ("bos_token_id", 268, "bos_token_id is 268; there are 268 tokens"),
         ("eos_token_id", -1, "eos_token_id is -1; there are 268 tokens"),
         ("eos_token_id", "x", "eos_token_id is of type str; int is needed"),
@@ -250,6 +246,29 @@ def test_bad_keys_of_a_byte_level_file_are_named(byte_level, key, value, message
     with pytest.raises(GGUFError, match=message) as error:
         read_tokenizer(byte_level, "f.gguf")
     assert str(error.value).startswith("f.gguf: ")
+
+
+@pytest.mark.parametrize(
+    ("merges", "message"),
+    [
+        (["h e", "hello"], "merge 1 of 2 is 'hello', which is not two tokens"),
+        (["h "], "merge 0 of 1 is 'h '"),
+        ([" h"], "merge 0 of 1 is ' h'"),
+        (["h €"], "merge 0 of 1 is 'h €'"),
+        (["h h", "h h"], "merge 0 of 2 is 'h h'"),
+    ],
+)
+def test_bad_merges_are_named_when_all_are_wanted(byte_level, merges, message) -> None:
+    tokenizer = read_tokenizer(byte_level | {KEY + "merges": merges}, "f.gguf")
+    with pytest.raises(GGUFError, match=f"^f.gguf: {message}"):
+        tokenizer.encode("o" * (SHORT + 1))
+
+
+def test_a_bad_merge_is_named_when_a_short_text_wants_it(byte_level) -> None:
+    tokenizer = read_tokenizer(byte_level | {KEY + "merges": ["h e", "h h"]}, "f.gguf")
+    assert tokens_of(tokenizer, "he") == ["he"]
+    with pytest.raises(GGUFError, match=r"^f.gguf: merge 1 of 2 is 'h h', which is not two"):
+        tokenizer.encode("hh")
 
 
 @pytest.mark.parametrize(
