@@ -114,8 +114,8 @@ class Cursor:
             found, self.at = find_strings(self._view, start, count)
             if len(found) < count:
                 raise GGUFError(
-                    f"{self.path}: item {len(found):,} of {count:,} of {what} passes the end of the "
-                    f"file, which has {len(self._view):,} bytes.",
+                    f"{self.path}: item {len(found):,} of {count:,} of {what} passes the end of "
+                    f"the file, which has {len(self._view):,} bytes.",
                     hint=CUT_SHORT,
                 )
         else:
