@@ -1,0 +1,55 @@
+"""What is read from a kernel's text: its name, its function constants, its addresses.
+
+Slang prints one struct at `[[buffer(0)]]`, pointers first.
+"""
+
+import re
+from collections.abc import Iterator
+
+from pretend_metal.refused import Refused
+
+_KERNEL = re.compile(r"(?:\[\[\s*kernel\s*\]\]|\bkernel\b)\s*void\s+(\w+)\s*\(")
+_ARGUMENTS = re.compile(r"(\w+)\s+(?:constant|const\s+constant)\s*[*&]\s*\w+\s*\[\[\s*buffer\(0\)")
+_ARGUMENTS_FIRST = re.compile(r"constant\s+(\w+)\s*[*&]\s*\w+\s*\[\[\s*buffer\(0\)")
+_STRUCT = re.compile(r"struct\s+(\w+)\s*\{(.*?)\};", re.DOTALL)
+_CONSTANT = re.compile(r"constant\s+(\w+)\s+(\w+)\s*\[\[\s*function_constant\((\d+)\)\s*\]\]")
+
+
+def without_comments(source: str) -> str:
+    """Return MSL without comments and line directives."""
+    return re.sub(r"//[^\n]*|/\*.*?\*/|^#line[^\n]*", "", source, flags=re.DOTALL | re.MULTILINE)
+
+
+def entries(source: str) -> list[str]:
+    """Return the names of the kernels of a text."""
+    return _KERNEL.findall(source)
+
+
+def constants(source: str) -> dict[int, tuple[str, bool]]:
+    """Return the type of each function constant, by number, and whether it may have no value."""
+    return {
+        int(number): (kind, f"is_function_constant_defined({name})" in source)
+        for kind, name, number in _CONSTANT.findall(source)
+    }
+
+
+def pointers(source: str) -> int:
+    """Return how many addresses are at the start of the struct at `[[buffer(0)]]`."""
+    found = _ARGUMENTS.search(source) or _ARGUMENTS_FIRST.search(source)
+    if found is None:
+        raise Refused("there is no struct at [[buffer(0)]]")
+    structs = dict(_STRUCT.findall(source))
+    fields = list(_fields(structs, found[1]))
+    count = sum("*" in declared for declared in fields)
+    if any("*" in declared for declared in fields[count:]):
+        raise Refused("a pointer follows a number in the struct at [[buffer(0)]]")
+    return count
+
+
+def _fields(structs: dict[str, str], name: str) -> Iterator[str]:
+    for declared in structs.get(name, "").split(";"):
+        kind = declared.split()[0] if declared.split() else ""
+        if kind in structs and "*" not in declared:
+            yield from _fields(structs, kind)
+        elif kind:
+            yield declared
