@@ -8,8 +8,10 @@ here knows an API.
 """
 
 import struct
+from collections.abc import Set
 from dataclasses import dataclass
 from enum import Enum, auto
+from functools import cached_property
 
 from edgequant.blocks import BlockType
 
@@ -88,10 +90,15 @@ class Arguments:
 
     def pack(self, **values: float) -> bytes:
         """Return the bytes of the scalars, all of which must be named."""
-        if set(values) != {field for field, _ in self.scalars}:
+        fields, layout = self._layout
+        if values.keys() != fields:
             raise ValueError(f"{self.name}: {sorted(values)} are not its scalars")
-        layout = "<" + "".join(SCALARS[kind] for _, kind in self.scalars)
-        return struct.pack(layout, *(values[field] for field, _ in self.scalars))
+        return layout.pack(*map(values.__getitem__, fields))
+
+    @cached_property
+    def _layout(self) -> tuple[Set[str], struct.Struct]:
+        kinds = dict(self.scalars)
+        return kinds.keys(), struct.Struct("<" + "".join(map(SCALARS.__getitem__, kinds.values())))
 
     def slang(self) -> str:
         """Return the struct as Slang source."""

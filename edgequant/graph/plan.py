@@ -6,7 +6,7 @@ records knows where. A launch that would only derive what is there already is le
 that launches nothing passes its input on. It knows ops by their launches, and no GPU.
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 
@@ -14,7 +14,7 @@ from edgequant.blocks import BlockType
 from edgequant.errors import UnsupportedError
 from edgequant.graph.graph import ROWS, TOKENS, Graph, Node, Value
 from edgequant.graph.launch import Call, Kind, Launch, Operand
-from edgequant.graph.op import Launchable
+from edgequant.graph.op import Launchable, Op
 from edgequant.graph.ops.rows import Rows
 
 ALIGNMENT = 256  # bytes; no kernel loads wider, and a cache line is not shared
@@ -82,8 +82,12 @@ class Lifetime:
 
 
 def tasks_of(graph: Graph) -> tuple[Task, ...]:
-    """Return the nodes as tasks."""
-    return tuple(_task(node) for node in graph.nodes)
+    """Return the nodes as tasks; those of equal ops have one launcher."""
+    launchers: dict[Op, Launcher] = {}
+    for node in graph.nodes:
+        if node.op not in launchers:
+            launchers[node.op] = _launcher(node.op)
+    return tuple(_task(node, launchers[node.op]) for node in graph.nodes)
 
 
 def plan(
@@ -187,15 +191,17 @@ def _launch(
     """Ask each task for its launches, the last first, so that each hears what is derived of it."""
     wants: dict[int, dict[str, Operand]] = {task.output.number: {} for task in tasks}
     found: list[_Asked] = []
+    answers: dict[Hashable, tuple[Launch, ...]] = {}  # layers are alike, and launch alike
     passed: dict[int, int] = {}  # from the output to the input of a task that launches nothing
     for index, task in reversed(list(enumerate(tasks))):
-        call = replace(
-            bucket,
-            weights=tuple(types[name] for name in task.weights),
-            inputs=tuple(shapes[value.number] for value in task.inputs),
-            wants=tuple(wants[task.output.number].values()),
-        )
-        launches = _ask(task, call)
+        weights = tuple(types[name] for name in task.weights)
+        inputs = tuple(shapes[value.number] for value in task.inputs)
+        wanted = tuple(wants[task.output.number].values())
+        question = (task.launch, weights, inputs, wanted)
+        if question not in answers:
+            call = replace(bucket, weights=weights, inputs=inputs, wants=wanted)
+            answers[question] = _ask(task, call)
+        launches = answers[question]
         if not launches and task.inputs:
             passed[task.output.number] = task.inputs[0].number
             wants[task.inputs[0].number] |= wants[task.output.number]
@@ -251,10 +257,13 @@ def _of_several(launch: Launcher) -> Launcher:
     return lambda call: launch(call) if call.tokens > 1 else ()
 
 
-def _task(node: Node) -> Task:
-    if not isinstance(node.op, Launchable):
-        raise TypeError(f"{node.op} has no kernels: fuse the graph first")
+def _launcher(op: Op) -> Launcher:
+    if not isinstance(op, Launchable):
+        raise TypeError(f"{op} has no kernels: fuse the graph first")
+    return _of_several(op.launch) if isinstance(op, Rows) else op.launch
+
+
+def _task(node: Node, launcher: Launcher) -> Task:
     names = [name.removesuffix(".weight").split(".")[-1] for name in node.weights]
     label = "+".join(dict.fromkeys(names)) or type(node.op).__name__
-    launch = _of_several(node.op.launch) if isinstance(node.op, Rows) else node.op.launch
-    return Task(label, launch, node.inputs, node.output, node.weights)
+    return Task(label, launcher, node.inputs, node.output, node.weights)
