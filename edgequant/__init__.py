@@ -9,7 +9,8 @@ The commands are also functions: typed arguments in, a frozen report out, errors
 The map, by the language each folder speaks (imports point downward only; a contract says so):
 
     cli         words: commands, options, tables; the only folder that prints
-    stages      files: convert, imatrix, quantize, generate, perplexity, compare, bench, inspect
+    stages      files: convert, imatrix, quantize, generate, perplexity, compare, bench, inspect,
+                bundle
     runtime     token ids: a model on a device, sampling, chat templates
     model       tensors and roles: what an architecture is, without weights or devices
     device      buffers: cpu (NumPy, the meaning), llama (llama.cpp), and GPUs through vulkan
@@ -38,6 +39,7 @@ _VERBS = {
     "compare": ("compare", "compare"),
     "bench": ("bench", "measure_speed"),
     "inspect": ("inspect", "inspect"),
+    "bundle": ("bundle", "bundle"),
 }  # command: stage and function
 
 

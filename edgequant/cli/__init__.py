@@ -27,6 +27,7 @@ COMMANDS = {
     "compare": "Measure what quantizing lost: KL divergence to a reference.",
     "bench": "Measure prefill and decode speed.",
     "inspect": "List what a model file or importance matrix holds.",
+    "bundle": "Write a folder with which an app runs a model, without Python.",
     "devices": "List what can run models here, and try its kernels.",
 }
 

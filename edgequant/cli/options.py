@@ -72,6 +72,12 @@ device = click.option(
 )
 
 
+cache_type = click.option(
+    "--cache-type", type=click.Choice(("f16", "q8_0", "f32")), metavar="T",
+    help="Of the KV cache on a GPU: f16, q8_0 for half the memory, or f32; left out, f16.",
+)  # fmt: skip
+
+
 def engine(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add --device, --cache-type and --exact, which the command gets as one `Choice`, `device`."""
 
@@ -83,11 +89,7 @@ def engine(command: Callable[..., Any]) -> Callable[..., Any]:
         "--exact", is_flag=True,
         help="Keep the inputs of linear layers in float32, where a GPU would round them.",
     )(choose)  # fmt: skip
-    added = click.option(
-        "--cache-type", type=click.Choice(("f16", "q8_0", "f32")), metavar="T",
-        help="Of the KV cache on a GPU: f16, q8_0 for half the memory, or f32; left out, f16.",
-    )(added)  # fmt: skip
-    return device(added)
+    return device(cache_type(added))
 
 
 def scored_text(command: F) -> F:

@@ -69,6 +69,11 @@ class KernelFile:
     features: frozenset[str] = frozenset()
     subgroup_operations: frozenset[str] = frozenset()
 
+    @property
+    def minds_subgroups(self) -> bool:
+        """Whether it must run in subgroups of the size it was specialized for, all full."""
+        return bool(self.subgroup_operations) or "cooperativeMatrix" in self.features
+
     def threads(self, constants: Sequence[int]) -> tuple[int, int, int]:
         """Return the threads of a workgroup when the kernel is specialized so."""
         x, y, z = (constants[n] if kind == "constant" else n for kind, n in self.axes)

@@ -7,6 +7,7 @@ buffers and kernels, and nothing of text or of the folder this ends up in.
 
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field
+from math import prod
 from pathlib import Path
 
 from edgequant.blocks import Weights
@@ -16,6 +17,7 @@ from edgequant.device.kernel_files import KernelFile
 from edgequant.device.null import NullGpu
 from edgequant.device.protocol import Buffer, Place
 from edgequant.device.recorder import Places, Recorded, Repertoire
+from edgequant.errors import DeviceError
 from edgequant.graph.launch import Dispatch, Kind
 from edgequant.graph.plan import Placed
 
@@ -84,7 +86,7 @@ def write_down(
         tables_file: how the file with `tables` is to be called.
 
     Raises:
-        DeviceError: what `find` raises.
+        DeviceError: what `find` raises; or a kernel's workgroups are not for the assumed limits.
     """
     writer = _Writer(gpu, find)
     recordings = [
@@ -179,6 +181,7 @@ class _Writer:
         if name not in self.kernels:
             self.kernels[name] = self._find(name)
         file = self.kernels[name]
+        _check_threads(file, file.threads(constants), self._gpu)
         return self.pipelines.number(
             (name, constants),
             lambda: {
@@ -187,7 +190,25 @@ class _Writer:
                 "entry": file.entry,
                 "constants": constants,
                 "threads": file.threads(constants),
+                "subgroups": file.minds_subgroups,
             },
+        )
+
+
+def _check_threads(file: KernelFile, threads: tuple[int, int, int], gpu: NullGpu) -> None:
+    """Refuse workgroups that the GPU cannot have, since it is not there to refuse them itself."""
+    limits = gpu.limits
+    if prod(threads) > limits.workgroup:
+        raise DeviceError(
+            f"{gpu.name}: {file.path.stem} has {prod(threads):,} threads; workgroups of "
+            f"{limits.workgroup:,} are assumed.",
+            hint="assume a larger --workgroup.",
+        )
+    if file.minds_subgroups and threads[0] % limits.subgroup:
+        raise DeviceError(
+            f"{gpu.name}: {file.path.stem} has {threads[0]:,} threads in a row, which subgroups of "
+            f"{limits.subgroup:,} do not divide.",
+            hint="assume a smaller --subgroup.",
         )
 
 
