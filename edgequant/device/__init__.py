@@ -111,7 +111,7 @@ def wake() -> None:
 
     Nothing is opened, and nothing that goes wrong is told: `open_device` meets it again.
     """
-    Thread(target=entries()[0].missing).start()
+    Thread(target=lambda: any(entry.missing() is None for entry in entries())).start()
 
 
 def list_devices() -> tuple[tuple[Listing, bool], ...]:

@@ -26,7 +26,7 @@ from edgequant.device.protocol import (
     Tokens,
 )
 from edgequant.device.recorder import Purpose, Recorded, Recorder, Repertoire, plan_bucket
-from edgequant.device.resident import Resident, settle
+from edgequant.device.resident import Arrival, Resident
 from edgequant.device.step import STEP
 from edgequant.device.timings import tell
 from edgequant.graph import Graph
@@ -75,17 +75,20 @@ class GpuProgram:
             self._observe = purposes.observe(graph, self._watched, self._sums)
             self._generate = purposes.generate(graph, self._ring, exact=exact)
             call = Call(1, 1, context, context, (), cache, gpu.limits)
-            # Decode first: NVIDIA's driver (580) runs short kernels two to four times slower if
-            # they were compiled after some 25 others, as those of all prefill buckets are.
-            first = Bucket(1, 1, context_of(1, context))
-            decode = plan_bucket(self._generate, first, call, types)
-            gpu.prepare([(made.launch.kernel, made.launch.constants) for made in decode.launches])
-            plans = [decode, *self._plan_largest(call, types)]
-            self._places = settle(
-                self._resident, gpu, name, graph, weights, context=context, cache=cache,
-                batch=self._batches[-1], arena=max(plan.nbytes for plan in plans),
-                tables={content for plan in plans for content in _tables(plan)},
-            )  # fmt: skip
+            with Arrival(
+                self._resident, gpu, name, graph, weights, context=context, cache=cache
+            ) as arrival:
+                # Decode first: NVIDIA's driver (580) runs short kernels two to four times slower
+                # if they were compiled after some 25 others, as those of prefill buckets are.
+                first = Bucket(1, 1, context_of(1, context))
+                decode = plan_bucket(self._generate, first, call, types)
+                gpu.prepare([(m.launch.kernel, m.launch.constants) for m in decode.launches])
+                plans = [decode, *self._plan_largest(call, types)]
+                self._places = arrival.settle(
+                    batch=self._batches[-1],
+                    arena=max(plan.nbytes for plan in plans),
+                    tables={content for plan in plans for content in _tables(plan)},
+                )
             self._recorder = Recorder(gpu, call, types, self._places)
             self._recorder.record(self._generate, first, planned=decode)
         except BaseException:

@@ -202,6 +202,8 @@ class Gpu(Protocol):
     def adopt(self, ranges: Sequence[memoryview], progress: Adopted) -> Sequence[Buffer]:
         """Make ranges of mapped files readable by kernels, in place where the driver allows.
 
+        While it runs on one thread, another may `prepare` kernels, and do nothing else.
+
         Args:
             ranges: each becomes one buffer, whose address is that of the range's first byte; at
                 most `limits.max_alloc_bytes` each. They are read, never written, and must stay

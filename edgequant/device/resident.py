@@ -4,10 +4,12 @@ It knows how much is wanted and says so where it is too much; it knows nothing o
 """
 
 from collections.abc import Collection, Mapping, Sequence
+from concurrent.futures import CancelledError, ThreadPoolExecutor
+from typing import Self
 
 from edgequant.blocks import BlockType, Weights
 from edgequant.device.adopted import RANGE, Range, adopt, group
-from edgequant.device.protocol import Buffer, Gpu, Place
+from edgequant.device.protocol import Adopted, Buffer, Gpu, Place
 from edgequant.device.recorder import Places
 from edgequant.device.step import STEP
 from edgequant.errors import DeviceError
@@ -29,9 +31,11 @@ class Resident:
         self._buffers.append(buffer)
         return Span(buffer, 0, nbytes)
 
-    def adopt(self, weights: Weights, ranges: Sequence[Range]) -> Mapping[str, Span]:
+    def adopt(
+        self, weights: Weights, ranges: Sequence[Range], progress: Adopted
+    ) -> Mapping[str, Span]:
         """Bring tensors to the GPU; return where each lies."""
-        buffers, spans = adopt(self._gpu, weights, ranges, lambda _nbytes: None)
+        buffers, spans = adopt(self._gpu, weights, ranges, progress)
         self._buffers.extend(buffers)
         return spans
 
@@ -42,72 +46,102 @@ class Resident:
         self._buffers.clear()
 
 
-def settle(
-    resident: Resident,
-    gpu: Gpu,
-    name: str,
-    graph: Graph,
-    weights: Weights,
-    *,
-    context: int,
-    cache: BlockType,
-    batch: int,
-    arena: int,
-    tables: Collection[bytes],
-) -> Places:
-    """Make all memory that a program needs, after seeing that it fits.
+class Arrival:
+    """The weights of a program on their way to a GPU, while it is planned what else is needed.
+
+    A context manager; on leaving it, nothing is copied any more.
 
     Args:
         resident: gets the buffers, also those made before an error.
-        gpu: where.
+        gpu: where; until `settle`, only what may be called beside `adopt` is called.
         name: of the device, for errors.
         graph: whose weights and caches are wanted.
         weights: of the model.
         context: tokens of the KV cache.
         cache: its block type.
-        batch: tokens of a step at most.
-        arena: bytes of activations and scratch.
-        tables: contents that kernels want.
 
     Raises:
-        DeviceError: it does not fit, with the sizes.
+        DeviceError: weights and cache alone do not fit, with the sizes.
     """
-    ranges = group(weights, graph.weights, min(RANGE, gpu.limits.max_alloc_bytes))
-    layers = {
-        layer: heads_kv * context * cache.row_nbytes(head_dim)
-        for layer, (heads_kv, head_dim) in caches(graph).items()
-    }
-    parts = {
-        "weights": sum(len(part.content) for part in ranges),
-        f"KV cache ({context:,} tokens)": 2 * sum(layers.values()),
-        "scratch": arena,
-    }
-    _check(gpu, name, parts)
-    spans = resident.adopt(weights, ranges)
-    lying = {}
-    for content in tables:
-        lying[content] = resident.alloc(len(content))
-        gpu.write(lying[content].buffer, content)
-    return Places(
-        weights=spans,
-        keys={layer: resident.alloc(nbytes) for layer, nbytes in layers.items()},
-        values={layer: resident.alloc(nbytes) for layer, nbytes in layers.items()},
-        step=resident.alloc(STEP.itemsize, Place.UPLOAD),
-        tokens=resident.alloc(4 * batch, Place.UPLOAD),
-        tables=lying,
-        arena=resident.alloc(arena),
-    )
 
+    def __init__(
+        self,
+        resident: Resident,
+        gpu: Gpu,
+        name: str,
+        graph: Graph,
+        weights: Weights,
+        *,
+        context: int,
+        cache: BlockType,
+    ) -> None:
+        self._resident = resident
+        self._gpu = gpu
+        self._name = name
+        self._known = gpu.memory()
+        ranges = group(weights, graph.weights, min(RANGE, gpu.limits.max_alloc_bytes))
+        self._layers = {
+            layer: heads_kv * context * cache.row_nbytes(head_dim)
+            for layer, (heads_kv, head_dim) in caches(graph).items()
+        }
+        self._parts = {
+            "weights": sum(len(part.content) for part in ranges),
+            f"KV cache ({context:,} tokens)": 2 * sum(self._layers.values()),
+        }
+        self._check(self._parts)
+        self._left = False
+        self._thread = ThreadPoolExecutor(1)
+        self._spans = self._thread.submit(resident.adopt, weights, ranges, self._go_on)
 
-def _check(gpu: Gpu, name: str, parts: Mapping[str, int]) -> None:
-    known = gpu.memory()
-    if known is None:
-        return
-    free, total = known
-    wanted = sum(parts.values()) - (parts["weights"] if gpu.in_place else 0)
-    if wanted > free:
-        listed = ", ".join(f"{nbytes:,} bytes of {what}" for what, nbytes in parts.items())
-        raise DeviceError(
-            f"{name}: {listed} are wanted; the device has {free:,} free, of {total:,}.",
-            hint="use a smaller --ctx, a model of fewer bits, or --device cpu.",
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._left = True
+        self._thread.shutdown()
+
+    def _go_on(self, _nbytes: int) -> None:
+        """End the copying when nobody waits for it any more, after an error or Ctrl-C."""
+        if self._left:
+            raise CancelledError
+
+    def settle(self, *, batch: int, arena: int, tables: Collection[bytes]) -> Places:
+        """Make all other memory, once the weights are there.
+
+        Args:
+            batch: tokens of a step at most.
+            arena: bytes of activations and scratch.
+            tables: contents that kernels want.
+
+        Raises:
+            DeviceError: it does not fit, with the sizes.
+        """
+        self._check({**self._parts, "scratch": arena})
+        spans = self._spans.result()
+        alloc, layers = self._resident.alloc, self._layers
+        lying = {}
+        for content in tables:
+            lying[content] = alloc(len(content))
+            self._gpu.write(lying[content].buffer, content)
+        return Places(
+            weights=spans,
+            keys={layer: alloc(nbytes) for layer, nbytes in layers.items()},
+            values={layer: alloc(nbytes) for layer, nbytes in layers.items()},
+            step=alloc(STEP.itemsize, Place.UPLOAD),
+            tokens=alloc(4 * batch, Place.UPLOAD),
+            tables=lying,
+            arena=alloc(arena),
         )
+
+    def _check(self, parts: Mapping[str, int]) -> None:
+        """Compare with what was free before anything was copied."""
+        if self._known is None:
+            return
+        free, total = self._known
+        wanted = sum(parts.values()) - (parts["weights"] if self._gpu.in_place else 0)
+        if wanted > free:
+            listed = ", ".join(f"{nbytes:,} bytes of {what}" for what, nbytes in parts.items())
+            raise DeviceError(
+                f"{self._name}: {listed} are wanted; the device has {free:,} free, of {total:,}.",
+                hint="use a smaller --ctx, a model of fewer bits, or --device cpu.",
+            )

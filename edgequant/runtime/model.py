@@ -3,7 +3,10 @@
 It holds the pieces together and computes nothing.
 """
 
+import sys
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -20,6 +23,7 @@ from edgequant.runtime.session import Session
 from edgequant.tokenizer.from_gguf import read_tokenizer
 from edgequant.tokenizer.tokenizer import Tokenizer
 
+_INTERVAL = 1e-4  # seconds
 DEFAULT_CONTEXT = 4096  # a KV cache for all that a 128k model can take would not fit most machines
 
 
@@ -91,9 +95,9 @@ def open_model(path: Path, device: Device, *, context: int | None = None) -> Mod
         architecture, hparams = read_model(keys, file.tensors, str(path))
         length = _choose_context(path, hparams, context)
         graph = architecture.record(hparams)
-        # A large vocabulary takes as long as copying a large model to a GPU, which does not need
-        # Python meanwhile.
-        with ThreadPoolExecutor(1) as beside:
+        # A large vocabulary takes as long as copying a large model to a GPU, which needs Python
+        # only now and then, but soon.
+        with _often_switching(), ThreadPoolExecutor(1) as beside:
             reading = beside.submit(read_tokenizer, keys, str(path))
             program = device.load(graph, file.weights(), context=length)
         try:
@@ -105,6 +109,17 @@ def open_model(path: Path, device: Device, *, context: int | None = None) -> Mod
         file.close()
         raise
     return Model(path, file, hparams, architecture, graph, tokenizer, device, program, length)
+
+
+@contextmanager
+def _often_switching() -> Iterator[None]:
+    """Let no thread keep the others waiting for long."""
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(_INTERVAL)
+    try:
+        yield
+    finally:
+        sys.setswitchinterval(interval)
 
 
 def _choose_context(path: Path, hparams: HParams, wanted: int | None) -> int:

@@ -7,7 +7,8 @@ Runs the command in a fresh process, a few times, and prints of each the first t
 quickest a timeline: what began and ended when, in milliseconds since the process was started. Calls
 of one function that are many on a thread are one line, with how many there were and their sum. With
 --shape a random model is made first (`make_model.py`). "own" is all but what the main thread spends
-on imports, up to the command's first call, and on opening the device.
+on imports, up to the command's first call, and on opening the device. What the driver compiles is
+kept from run to run, and so is Python's byte code, as an installation keeps it.
 """
 
 import argparse
@@ -32,17 +33,23 @@ STAGES = {
     "edgequant.device.gpu": ("GpuDevice.load",),
     "edgequant.device.program": ("GpuProgram.run",),
     "edgequant.device.recorder": ("plan_bucket", "Recorder._record", "Recorder._bind"),
-    "edgequant.device.resident": ("settle", "Resident.alloc", "Resident.adopt"),
+    "edgequant.device.resident": ("Arrival.settle", "Resident.alloc", "Resident.adopt"),
     "edgequant.device.self_test": ("SelfTest.ensure",),
-    "edgequant.device.vulkan.device": ("open_gpu", "notes_of", "VulkanGpu.memory"),
+    "edgequant.device.vulkan.device": (
+        "open_gpu",
+        "notes_of",
+        "VulkanGpu.adopt",
+        "VulkanGpu.memory",
+    ),
     "edgequant.device.vulkan.hardware": ("_start", "create_instance", "enumerate_devices"),
     "edgequant.device.vulkan.logical": ("Logical.__init__", "Logical.wait"),
     "edgequant.device.vulkan.memory": ("Memory.allocate",),
     "edgequant.device.vulkan.pipelines": ("Pipelines.__init__", "Pipelines._compile"),
     "edgequant.device.vulkan.recording": ("Encoded.__init__", "Encoded._encode"),
-    "edgequant.device.vulkan.transfer": ("Transfer.upload", "memmove"),
+    "edgequant.device.vulkan.transfer": ("Transfer.upload", "Transfer.zero", "memmove"),
     "edgequant.gguf.reader": ("open_file", "GGUFFile.values", "GGUFFile.weights"),
     "edgequant.graph.fuse": ("fuse",),
+    "edgequant.graph.trim": ("trim",),
     "edgequant.model.architecture": ("Architecture.record",),
     "edgequant.model.registry": ("read_model",),
     "edgequant.runtime.model": ("open_model",),
@@ -141,7 +148,7 @@ def measure(model: Path, device: str, cache: str) -> list[Call]:
     """Run the command in a fresh process and return its calls."""
     report = Path(cache) / "calls.json"
     command = [sys.executable, __file__, str(model), "--device", device, "--report", str(report)]
-    said = {**os.environ, "XDG_CACHE_HOME": cache}
+    said = {**os.environ, "XDG_CACHE_HOME": cache, "PYTHONPYCACHEPREFIX": f"{cache}/python"}
     began = time.monotonic()
     subprocess.run(
         [*command, "--began", repr(began)], env=said, check=True, stdout=subprocess.DEVNULL

@@ -1,11 +1,10 @@
 """Bytes on their way to buffers and back: through memory that host and device both see."""
 
-import sys
-from collections import deque
 from collections.abc import Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from ctypes import byref, memmove, memset, string_at
 from dataclasses import dataclass
+from threading import Lock
 
 from edgequant.device.memory import address_of
 from edgequant.device.protocol import Adopted, Place
@@ -16,7 +15,6 @@ from edgequant.device.vulkan.memory import Block, Memory
 # A staging buffer's bytes, and how many there are. They lie where UPLOAD does: on an H200 writing
 # across the bus reaches 18 GB/s, staging in the host's memory 11.
 STAGING, STAGES = 16 << 20, 8
-_INTERVAL = 1e-4  # seconds for which a thread that reads a tokenizer may keep the copiers waiting
 _BOUNCE = 4 << 20  # bytes that go to or from a buffer at once, where the host does not see it
 
 
@@ -78,54 +76,54 @@ class Transfer:
             self._memory.free(staging)
 
     def upload(self, blocks: Sequence[tuple[Block, memoryview]], progress: Adopted) -> None:
-        """Copy mapped files into buffers: threads fill some staging buffers, others are drained."""
-        stages = [_Stage(self._memory.allocate(STAGING, Place.UPLOAD), Commands(self._logical))]
-        interval = sys.getswitchinterval()
-        sys.setswitchinterval(_INTERVAL)
+        """Copy mapped files into buffers: threads carry pieces, each with a staging buffer."""
+        stages: list[_Stage] = []
         try:
             while len(stages) < STAGES:
                 block = self._memory.allocate(STAGING, Place.UPLOAD)
                 stages.append(_Stage(block, Commands(self._logical)))
-            with ThreadPoolExecutor(STAGES) as threads:
-                self._stream(blocks, stages, threads, progress)
+            self._carry_all(blocks, stages, progress)
         finally:
-            sys.setswitchinterval(interval)
             self._logical.idle()
             for stage in stages:
                 stage.commands.free()
                 self._memory.free(stage.block)
 
-    def _stream(
+    def _carry_all(
         self,
         blocks: Sequence[tuple[Block, memoryview]],
         stages: Sequence["_Stage"],
-        threads: ThreadPoolExecutor,
         progress: Adopted,
     ) -> None:
-        """Send every piece through the next staging buffer in turn."""
+        """Take one piece after the other until there is none, or one fails."""
         pieces = (
             (target, address_of(content) + start, start, nbytes)
             for target, content in blocks
             for start, nbytes in _pieces(content.nbytes, STAGING)
         )
-        filling: deque[tuple[Future[int], _Stage, Block, int, int]] = deque()
+        turn = Lock()  # to take a piece, and for the queue
 
-        def drain() -> None:
-            filled, stage, target, offset, nbytes = filling.popleft()
-            filled.result()
-            self._encode(stage.commands, stage.block, 0, target, offset, nbytes)
-            stage.ticket = self._logical.submit(stage.commands)
-            progress(nbytes)
+        def carry(stage: _Stage) -> None:
+            while True:
+                with turn:
+                    piece = next(pieces, None)
+                    if piece is None:
+                        return
+                    self._logical.wait(stage.ticket)
+                target, source, offset, nbytes = piece
+                memmove(stage.block.host, source, nbytes)
+                with turn:
+                    self._encode(stage.commands, stage.block, 0, target, offset, nbytes)
+                    stage.ticket = self._logical.submit(stage.commands)
+                    progress(nbytes)
 
-        for number, (target, source, offset, nbytes) in enumerate(pieces):
-            if len(filling) == len(stages):
-                drain()
-            stage = stages[number % len(stages)]
-            self._logical.wait(stage.ticket)
-            filled = threads.submit(memmove, stage.block.host, source, nbytes)
-            filling.append((filled, stage, target, offset, nbytes))
-        while filling:
-            drain()
+        with ThreadPoolExecutor(len(stages)) as threads:
+            try:
+                for carried in as_completed([threads.submit(carry, stage) for stage in stages]):
+                    carried.result()
+            finally:
+                with turn:
+                    pieces.close()  # after an error, or Ctrl-C, the other threads are done too
         self._logical.wait_all()
 
     def _bounce(self, place: Place) -> Block:

@@ -1,8 +1,10 @@
 """What all GPUs share, on the null GPU: what is recorded, written, submitted and freed."""
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from itertools import islice
+from threading import Event
 
 import numpy as np
 import pytest
@@ -15,7 +17,7 @@ from edgequant.device.gpu import GpuDevice
 from edgequant.device.null import NullGpu
 from edgequant.device.program import AHEAD, GpuProgram
 from edgequant.device.protocol import Generator, Observer, Sampling
-from edgequant.errors import DeviceError
+from edgequant.errors import DeviceError, UnsupportedError
 from edgequant.graph import Graph
 from edgequant.graph.kernels.sample import NOT_FINITE, RING
 from edgequant.graph.launch import Limits
@@ -58,14 +60,38 @@ def test_a_program_can_all_three(program: GpuProgram) -> None:
 
 def test_what_decodes_is_compiled_while_the_file_is_copied(gpu: Watching) -> None:
     def adopt(ranges: object, progress: object) -> list[int]:
-        kernels.extend(gpu.prepared)
+        assert prepared.wait(10)
         return list(NullGpu.adopt(gpu, ranges, progress))  # type: ignore[arg-type]
 
-    kernels: list[tuple[str, tuple[int, ...]]] = []
-    gpu.adopt = adopt  # type: ignore[method-assign]
+    def prepare(kernels: list[tuple[str, tuple[int, ...]]]) -> None:
+        NullGpu.prepare(gpu, kernels)
+        prepared.set()
+
+    prepared = Event()
+    gpu.adopt, gpu.prepare = adopt, prepare  # type: ignore[assignment]
     program = GpuDevice("null", gpu).load(*tiny(), context=CONTEXT)
     list(program.generate(1, 0, 1, GREEDY))
-    assert kernels == [(d.kernel, d.constants) for d in gpu.submitted[0]]
+    assert gpu.prepared == [(d.kernel, d.constants) for d in gpu.submitted[0]]
+
+
+def test_nothing_is_copied_any_more_after_an_error(
+    gpu: Watching, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def adopt(ranges: object, progress: Callable[[int], None]) -> None:
+        copying.set()
+        while True:
+            progress(1)
+
+    def fail(*_: object) -> None:
+        assert copying.wait(10)
+        raise UnsupportedError("x: no kernel.", hint="none.")
+
+    copying = Event()
+    gpu.adopt = adopt  # type: ignore[assignment, method-assign]
+    monkeypatch.setattr(program_module, "plan_bucket", fail)
+    with pytest.raises(DeviceError, match="x: no kernel"):
+        GpuDevice("null", gpu).load(*tiny(), context=CONTEXT)
+    assert not gpu.live
 
 
 def test_a_prompt_is_cut_into_steps_and_only_the_last_computes_logits(

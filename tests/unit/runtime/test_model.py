@@ -1,5 +1,6 @@
 """Opening a model: what it holds, how long its context may be, and what is refused."""
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ CPU = open_device("cpu")
 
 
 def test_a_model_holds_its_pieces(tmp_path: Path) -> None:
-    path = write_model(tmp_path / "m.gguf")
+    path, interval = write_model(tmp_path / "m.gguf"), sys.getswitchinterval()
     with open_model(path, CPU) as model:
         assert model.hparams.vocab == SIZES.vocab
         assert model.architecture.name == "llama"
@@ -22,6 +23,7 @@ def test_a_model_holds_its_pieces(tmp_path: Path) -> None:
         assert model.context == model.program.context == CONTEXT
         assert model.path == path
         assert model.device is CPU
+        assert sys.getswitchinterval() == interval  # it is shorter only while threads share Python
 
 
 @pytest.mark.parametrize(
