@@ -9,7 +9,7 @@ from edgequant.blocks import Bytes, Floats
 
 
 class Int8Activations(NamedTuple):
-    """Blocks of 32: quants (blocks, 32), scales (blocks,), and the sums of halves (blocks, 2)."""
+    """Halves of blocks: quants (halves, 16), scales (halves,), sums of quants times scale."""
 
     quants: NDArray[np.int8]
     scales: Floats
@@ -17,17 +17,20 @@ class Int8Activations(NamedTuple):
 
     @property
     def values(self) -> Floats:
-        """What they stand for, (blocks, 32)."""
+        """What they stand for, (halves, 16)."""
         return self.quants * self.scales[:, None]
 
 
 def read_int8(raw: Bytes, tokens: int, columns: int) -> Int8Activations:
     """Take apart what kernels wrote, and hold the sums against the quants."""
     count = tokens * columns
-    quants = raw[:count].view(np.int8).reshape(-1, 32)
-    halves = raw[count : count * 3 // 2].view(np.float32).reshape(2, -1, 2)
-    np.testing.assert_array_equal(halves[0, :, 0], halves[1, :, 0])
-    read = Int8Activations(quants, halves[0, :, 0], halves[:, :, 1].T)
-    exact = quants.reshape(-1, 2, 16).sum(2) * read.scales[:, None]
-    np.testing.assert_allclose(read.sums, exact, 1e-6)
-    return read
+    quants = raw[:count].view(np.int8).reshape(-1, 16)
+    planes = raw[count : count * 3 // 2].view(np.float32).reshape(2, -1, 2)
+    scales, sums = planes.transpose(2, 1, 0).reshape(2, -1)
+    np.testing.assert_allclose(sums, quants.sum(1) * scales, 1e-6)
+    return Int8Activations(quants, scales, sums)
+
+
+def read_squares(raw: Bytes, columns: int) -> Floats:
+    """Return the sums of squares behind the activations of one token, (columns / 16,)."""
+    return raw[columns * 3 // 2 :].view(np.float32)

@@ -8,6 +8,8 @@ graphs, launches and the verbs of a `Gpu`; no model, no text and no API.
 import secrets
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
@@ -33,6 +35,7 @@ from edgequant.graph import Graph
 from edgequant.graph.fuse import fuse
 from edgequant.graph.kernels.sample import NOT_FINITE, RING
 from edgequant.graph.launch import Call, Kind
+from edgequant.graph.norms import absorb_norms
 from edgequant.graph.plan import Plan
 from edgequant.graph.trim import trim
 
@@ -59,6 +62,7 @@ class GpuProgram:
         self._weights = weights  # what was adopted must stay mapped
         types = {tensor: weights[tensor].type for tensor in graph.weights}
         graph = trim(fuse(graph, types))
+        alone = graph if exact else absorb_norms(graph, types, gpu.limits)
         vocab = graph.nodes[-1].output.shape[-1]
         assert isinstance(vocab, int), "the last axis of the logits is the vocabulary"
         self._vocab = vocab
@@ -70,10 +74,13 @@ class GpuProgram:
             columns = sum(entry.columns for entry in self._watched)
             self._ring = self._resident.alloc(4 * RING, Place.READBACK)
             self._sums = self._resident.alloc(4 * columns)
-            self._run = purposes.run(graph, exact=exact)
-            self._fill = purposes.fill(graph, exact=exact)
+            self._run, self._fill, self._generate = (
+                replace(make(graph, exact=exact), alone=make(alone, exact=exact))
+                for make in (
+                    purposes.run, purposes.fill, partial(purposes.generate, ring=self._ring)
+                )
+            )  # fmt: skip
             self._observe = purposes.observe(graph, self._watched, self._sums)
-            self._generate = purposes.generate(graph, self._ring, exact=exact)
             call = Call(1, 1, context, context, (), cache, gpu.limits)
             with Arrival(
                 self._resident, gpu, name, graph, weights, context=context, cache=cache

@@ -24,12 +24,18 @@ class Purpose:
         tasks: in order.
         outside: the memory of values that are not in the arena, by number.
         exact: keep activations in float32.
+        alone: the same for a single token, where that is done otherwise.
     """
 
     name: str
     tasks: tuple[Task, ...]
     outside: Mapping[int, Span]
     exact: bool
+    alone: "Purpose | None" = None
+
+    def of(self, bucket: Bucket) -> "Purpose":
+        """Return how it is done for a bucket."""
+        return self.alone if self.alone is not None and bucket.tokens == 1 else self
 
 
 @dataclass(frozen=True)
@@ -118,6 +124,7 @@ class Recorder:
             planned: its plan, if it is known.
         """
         key = (purpose.name, bucket, timed)
+        purpose = purpose.of(bucket)
         if key not in self._kept:
             planned = planned or plan_bucket(purpose, bucket, self._call, self._types)
             self._kept[key] = self._record(purpose, bucket, planned, timed)
@@ -177,6 +184,7 @@ def plan_bucket(
     purpose: Purpose, bucket: Bucket, call: Call, types: Mapping[str, BlockType]
 ) -> Plan:
     """Plan a purpose for a bucket; `call` is what all of them have in common."""
+    purpose = purpose.of(bucket)
     bound = replace(
         call,
         tokens=bucket.tokens,

@@ -18,7 +18,7 @@ from dataclasses import replace
 from typing import TypeGuard
 
 from edgequant.blocks import BlockType
-from edgequant.graph.graph import Graph, Node, Value
+from edgequant.graph.graph import Graph, Node, Value, numbered
 from edgequant.graph.op import Op
 from edgequant.graph.ops.add import Add
 from edgequant.graph.ops.attention import Attention
@@ -45,13 +45,7 @@ def fuse(graph: Graph, types: Types) -> Graph:
     nodes = [_linear(node) for node in graph.nodes]
     for rewrite in (_bias, _gate, _residual, _rotate_store, _rotate_attend):
         nodes = _apply(rewrite, nodes, types)
-    fused, made = Graph(), dict[int, Value]()
-    for node in nodes:
-        inputs = tuple(made[value.number] for value in node.inputs)
-        output = replace(node.output, number=len(fused.nodes))
-        made[node.output.number] = output
-        fused.nodes.append(replace(node, inputs=inputs, output=output))
-    return fused
+    return numbered(nodes)
 
 
 class _Uses:

@@ -4,7 +4,8 @@ Built by `Architecture.record`, read by devices. It knows ops only by their prot
 only by name.
 """
 
-from dataclasses import dataclass, field
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
 from enum import Enum
 
 from edgequant.graph.op import Op
@@ -63,3 +64,14 @@ class Graph:
             for value in node.inputs:
                 last[value.number] = i
         return last
+
+
+def numbered(nodes: Iterable[Node]) -> Graph:
+    """Return a graph of nodes, in order, whose values had any numbers."""
+    graph, made = Graph(), dict[int, Value]()
+    for node in nodes:
+        output = replace(node.output, number=len(graph.nodes))
+        inputs = tuple(made[value.number] for value in node.inputs)
+        made[node.output.number] = output
+        graph.nodes.append(replace(node, inputs=inputs, output=output))
+    return graph

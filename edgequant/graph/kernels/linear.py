@@ -11,7 +11,7 @@ ABSENT = Operand(Kind.STEP)  # has an address, and is not followed
 class Linear:
     """A linear layer and what is fused to it.
 
-    The node's inputs are x[, residual], its weights w[, up][, bias].
+    The node's inputs are x[, residual], its weights w[, up][, bias][, norm before][, norm after].
 
     Attributes:
         columns: of x.
@@ -19,6 +19,8 @@ class Linear:
         bias: there is one.
         gated: there are two matrices; the output is SiLU(x W^T) * (x U^T).
         residual: there is one.
+        before: epsilon of the RMS norm that x has yet to go through; None without.
+        after: an RMS norm of the output follows.
     """
 
     columns: int
@@ -26,6 +28,8 @@ class Linear:
     bias: bool = False
     gated: bool = False
     residual: bool = False
+    before: float | None = None
+    after: bool = False
 
     @property
     def matrices(self) -> tuple[Operand, Operand]:
@@ -35,5 +39,20 @@ class Linear:
     @property
     def added(self) -> tuple[Operand, Operand]:
         """Bias and residual; where there is none, something that is not followed."""
-        bias = Operand(Kind.WEIGHT, 2 if self.gated else 1) if self.bias else ABSENT
+        bias = Operand(Kind.WEIGHT, self._linear_weights - 1) if self.bias else ABSENT
         return bias, Operand(Kind.INPUT, 1) if self.residual else ABSENT
+
+    @property
+    def norm_before(self) -> Operand:
+        """The weight of the norm before."""
+        return ABSENT if self.before is None else Operand(Kind.WEIGHT, self._linear_weights)
+
+    @property
+    def norm_after(self) -> Operand:
+        """The weight of the norm after."""
+        index = self._linear_weights + (self.before is not None)
+        return Operand(Kind.WEIGHT, index) if self.after else ABSENT
+
+    @property
+    def _linear_weights(self) -> int:
+        return 1 + self.gated + self.bias

@@ -1,14 +1,16 @@
 """Mat-vec: one to eight tokens times a weight matrix, with what is fused to it.
 
 `matvec_{format}` multiplies float32 activations, `matvec_i8_{format}` activations that
-`quantize_activations` has rounded to int8, which is what gets near the speed of memory.
+`quantize_activations` has rounded to int8, which is what gets near the speed of memory. A mat-vec
+of one token can round its own rows for the next, and RMS norms vanish into the mat-vecs around
+them: see shaders/lib/normed.slang.
 """
 
 from dataclasses import dataclass
 
 from edgequant.graph.kernels.compiled import INTEGERS, format_kernel
-from edgequant.graph.kernels.linear import Linear
-from edgequant.graph.launch import Arguments, Call, Kind, Launch, Operand
+from edgequant.graph.kernels.linear import ABSENT, Linear
+from edgequant.graph.launch import Arguments, Call, Kind, Launch, Limits, Operand
 
 MATVEC = Arguments(
     "MatvecArgs",
@@ -19,21 +21,31 @@ MATVEC = Arguments(
         ("bias", "float"),
         ("residual", "float"),
         ("y", "float"),
+        ("weight", "float"),
+        ("made", "uint8_t"),
     ),
-    tuple(
-        (name, "uint")
-        for name in ("columns", "rows", "row_nbytes", "tokens", "adds_bias", "adds_residual")
+    (
+        *(
+            (name, "uint")
+            for name in (
+                "columns", "rows", "row_nbytes", "tokens", "adds_bias", "adds_residual", "weighs",
+                "parts",
+            )
+        ),
+        ("epsilon", "float"),
     ),
-)
+)  # fmt: skip
 QUANTIZE_ACTIVATIONS = Arguments(
     "QuantizeActivationsArgs",
-    (("x", "float"), ("made", "uint8_t")),
+    (("x", "float"), ("norm", "float"), ("made", "uint8_t")),
     (("columns", "uint"), ("tokens", "uint")),
 )
 MOST_TOKENS = 8
 WIDE = ("Q2_K", "Q3_K", "Q6_K", "TQ2_0")  # units of 64: two rows a team, as in lib/matvec.slang
 TOKENS = 4  # of the variant for several
 TAG = "q8"  # of int8 activations
+NORMED = "norm"  # of those that an RMS norm has yet to divide
+BLOCK = 16  # rows that a workgroup rounds, as in lib/normed.slang
 QUANTIZED_BY_WORKGROUP = 1024  # columns
 FEW_ROWS = 2048  # below, one subgroup a row would leave much of a GPU idle
 GRID_X = 1 << 15  # as in lib/matvec.slang
@@ -54,14 +66,24 @@ class Tuning:
     rows: int
 
 
-def tune(call: Call, linear: Linear) -> Tuning:
+def tune(call: Call, linear: Linear, *, rounds: bool = False) -> Tuning:
     """Choose how a layer is spread over threads.
 
     Measured on an H200 in whole decode steps of 8B and 1B models, one choice changed at a time:
     several subgroups share a row where rows are few or long, so that all of a GPU is busy; one
     takes it elsewhere.
+
+    Args:
+        call: for its limits and types.
+        linear: the layer.
+        rounds: a workgroup is to have BLOCK rows, to round them.
     """
     lanes, few, long = call.limits.subgroup, linear.rows < FEW_ROWS, linear.columns > linear.rows
+    if rounds:
+        rows = 2 if call.weights[0].name in WIDE else 1
+        most = call.limits.workgroup // (BLOCK // rows * lanes)
+        team = lanes * min(2 if long or few else 1, most)
+        return Tuning(BLOCK // rows * team, team, rows)
     if call.weights[0].name in WIDE and call.inputs[0][0] == 1:
         if few:
             return Tuning(4 * lanes, 4 * lanes, 2)
@@ -78,24 +100,43 @@ def quantized(tokens: int, columns: int, index: int = 0, *, writes: bool = False
     return Operand(Kind.DERIVED, index, not writes, writes, nbytes, TAG)
 
 
+def normed(columns: int, index: int = 0, *, writes: bool = False) -> Operand:
+    """Return the operand of int8 activations that an RMS norm has yet to divide, of one token."""
+    nbytes = columns * 3 // 2 + 4 * (columns // BLOCK)
+    return Operand(Kind.DERIVED, index, not writes, writes, nbytes, NORMED)
+
+
+def takes_norms(limits: Limits) -> bool:
+    """Tell whether mat-vecs of integers can do the norms around them on this GPU."""
+    return limits.integer_dot and limits.workgroup >= BLOCK * limits.subgroup
+
+
 def launches(call: Call, linear: Linear, tuning: Tuning | None = None) -> tuple[Launch, ...]:
     """Return the launches of a linear layer over at most 8 tokens.
 
     Raises:
         UnsupportedError: no kernel decodes the weight's format.
+        ValueError: norms around it, of several tokens, or in floats.
     """
     tokens, weight = call.inputs[0][0], call.weights[0]
     integers = call.limits.integer_dot and not call.exact and weight.name in INTEGERS
-    tuning = tuning or tune(call, linear)
+    alone = integers and tokens == 1 and takes_norms(call.limits)
+    if not alone and (linear.after or linear.before is not None):
+        raise ValueError("a mat-vec takes norms of one token in integers")
+    made = _made(call, linear) if alone else None
+    tuning = tuning or tune(call, linear, rounds=made is not None)
+    rounds = [int(made is not None)] if integers else []
     workgroups = -(-linear.rows // (tuning.threads // tuning.team * tuning.rows))
     kernel = format_kernel("matvec_i8" if integers else "matvec", weight)
     multiply = Launch(
         kernel if tokens == 1 else f"{kernel}_{TOKENS}",
         (
-            quantized(tokens, linear.columns) if integers else Operand(Kind.INPUT),
+            _rounded(tokens, linear) if integers else Operand(Kind.INPUT),
             *linear.matrices,
             *linear.added,
             Operand(Kind.OUTPUT, reads=False, writes=True),
+            linear.norm_after,
+            made or ABSENT,
         ),
         MATVEC.pack(
             columns=linear.columns,
@@ -104,19 +145,36 @@ def launches(call: Call, linear: Linear, tuning: Tuning | None = None) -> tuple[
             tokens=tokens,
             adds_bias=linear.bias,
             adds_residual=linear.residual,
+            weighs=linear.after,
+            parts=0 if linear.before is None else linear.columns // BLOCK,
+            epsilon=linear.before or 0,
         ),
         (
             min(workgroups, GRID_X),
             -(-workgroups // GRID_X),
             1 if tokens == 1 else -(-tokens // TOKENS),
         ),
-        (tuning.threads, tuning.team, int(linear.gated)),
+        (tuning.threads, tuning.team, int(linear.gated), *rounds),
     )
-    return (_quantize(tokens, linear.columns), multiply) if integers else (multiply,)
+    return (_quantize(tokens, linear), multiply) if integers else (multiply,)
 
 
-def _quantize(tokens: int, columns: int) -> Launch:
-    operands = (Operand(Kind.INPUT), quantized(tokens, columns, writes=True))
-    scalars = QUANTIZE_ACTIVATIONS.pack(columns=columns, tokens=tokens)
-    grid = (-(-columns // QUANTIZED_BY_WORKGROUP), tokens, 1)
-    return Launch("quantize_activations", operands, scalars, grid)
+def _made(call: Call, linear: Linear) -> Operand | None:
+    """Return what is derived of the output on the way, if anything."""
+    if linear.after:
+        return normed(linear.rows, -1, writes=True)
+    return next((o for o in call.wants if o.tag == TAG and linear.rows % BLOCK == 0), None)
+
+
+def _rounded(tokens: int, linear: Linear, *, writes: bool = False) -> Operand:
+    if linear.before is None:
+        return quantized(tokens, linear.columns, writes=writes)
+    return normed(linear.columns, writes=writes)
+
+
+def _quantize(tokens: int, linear: Linear) -> Launch:
+    operands = (Operand(Kind.INPUT), linear.norm_before, _rounded(tokens, linear, writes=True))
+    scalars = QUANTIZE_ACTIVATIONS.pack(columns=linear.columns, tokens=tokens)
+    grid = (-(-linear.columns // QUANTIZED_BY_WORKGROUP), tokens, 1)
+    constants = (int(linear.before is not None),)
+    return Launch("quantize_activations", operands, scalars, grid, constants)

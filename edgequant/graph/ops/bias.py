@@ -29,5 +29,5 @@ class Bias:
 
     def launch(self, call: Call) -> tuple[Launch, ...]:
         """Return the kernel `bias`."""
-        vector.check("bias", call)
+        vector.check("bias", call.weights)
         return elementwise.launches("bias", Kind.WEIGHT, call.inputs[0])

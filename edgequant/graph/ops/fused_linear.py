@@ -60,9 +60,15 @@ class FusedLinear:
             out = Add().reference((out, inputs[1]), (), step)
         return out
 
+    def as_kernel(self, *, before: float | None = None, after: bool = False) -> LinearKernel:
+        """Return what kernels know of it, and of the norms beside it."""
+        return LinearKernel(
+            self.columns, self.rows, self.bias, self.gated, self.residual, before, after
+        )
+
     def launch(self, call: Call) -> tuple[Launch, ...]:
         """Return a mat-vec for few tokens, a matrix product for more."""
-        linear = LinearKernel(self.columns, self.rows, self.bias, self.gated, self.residual)
+        linear = self.as_kernel()
         if call.inputs[0][0] <= matvec.MOST_TOKENS:
             return matvec.launches(call, linear)
         return matmul.launches(call, linear)

@@ -41,5 +41,5 @@ class RmsNorm:
 
     def launch(self, call: Call) -> tuple[Launch, ...]:
         """Return the kernel `rms_norm`."""
-        vector.check("rms_norm", call)
+        vector.check("rms_norm", call.weights)
         return rms_norm.launches(call, self.width, self.epsilon)

@@ -111,6 +111,7 @@ def test_int8_beside_the_result(gpu: Gpu, context: int, rng: np.random.Generator
     ran = check(gpu, rng, op, 200, 1, context=context, wants=(wanted,))
     read = read_int8(ran.derived["q8"], 1, columns)
     # Half a step at most, of 1/127 of the largest of 32.
-    error = np.abs(read.values - ran.out.reshape(-1, 32))
+    error = np.abs(read.values - ran.out.reshape(-1, 16))
     assert (error <= 0.501 * read.scales[:, None]).all()
-    assert np.abs(ran.out.reshape(-1, 32)).max(axis=1) == pytest.approx(127 * read.scales)
+    most = np.abs(ran.out.reshape(-1, 32)).max(axis=1).repeat(2)
+    assert most == pytest.approx(127 * read.scales)
