@@ -11,6 +11,7 @@ from rich import box
 from rich.table import Table
 
 from edgequant.cli import options
+from edgequant.cli.console import table_console
 from edgequant.cli.words import size
 from edgequant.device import Choice
 from edgequant.stages.bench import Speed, measure_speed
@@ -81,7 +82,7 @@ def command(
         options.print_json([asdict(report) for report in reports])
     elif not quiet:
         for part in shown:
-            options.table_console().print(part, soft_wrap=isinstance(part, str))
+            table_console().print(part, soft_wrap=isinstance(part, str))
 
 
 def _table(speeds: Sequence[Speed]) -> Table:

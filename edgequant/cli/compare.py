@@ -7,6 +7,7 @@ import click
 from rich.table import Table
 
 from edgequant.cli import options
+from edgequant.cli.console import table_console
 from edgequant.cli.words import count, size, visible
 from edgequant.device import Choice
 from edgequant.stages.compare import Comparison, compare
@@ -48,7 +49,7 @@ def command(
     if as_json:
         options.print_json(asdict(report))
     elif not quiet:
-        options.table_console().print(_table(report))
+        table_console().print(_table(report))
         click.echo(
             f"{count(report.tokens, 'token')} of {count(report.chunks, 'chunk')} "
             f"of {report.context}, "

@@ -8,6 +8,7 @@ from rich.console import Console
 from rich.table import Table
 
 from edgequant.cli import options
+from edgequant.cli.console import table_console
 from edgequant.cli.words import count, visible
 from edgequant.stages.imatrix import ImatrixReport, collect
 
@@ -62,7 +63,7 @@ def command(
     if as_json:
         options.print_json(asdict(report) | {"output": str(report.output)})
     elif not quiet:
-        _show(options.table_console(), report)
+        _show(table_console(), report)
 
 
 def _show(console: Console, report: ImatrixReport) -> None:

@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from edgequant.cli import options, report_files
+from edgequant.cli.console import table_console
 from edgequant.cli.plan_table import plan_table
 from edgequant.cli.words import size, visible
 from edgequant.formats import Effort
@@ -129,7 +130,7 @@ def command(
     if as_json:
         options.print_json(asdict(report) | {"output": None if output is None else str(output)})
     elif not quiet:
-        _show(options.table_console(), report, plan=dry_run or type is None)
+        _show(table_console(), report, plan=dry_run or type is None)
 
 
 def _show(console: Console, report: QuantizeReport, *, plan: bool) -> None:

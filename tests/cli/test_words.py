@@ -10,7 +10,7 @@ import pytest
 import typed
 from toys import write_model
 
-from edgequant.cli import options
+from edgequant.cli import console, options
 from edgequant.cli.words import count, size, visible
 
 HOSTILE = "[/b] [v2] :smile: \x1b[2J"
@@ -87,7 +87,7 @@ def test_the_bar_leaves_room_for_the_echo_of_ctrl_c(
     (0, 2.0, "runs", "0.0 runs/s"), (512, 0.0, "tokens", ""),
 ])  # fmt: skip
 def test_rates(done: float, seconds: float, unit: str, words: str) -> None:
-    assert options._rate(done, seconds, unit) == words
+    assert console._rate(done, seconds, unit) == words
 
 
 @pytest.mark.parametrize(("number", "words"), [
