@@ -111,7 +111,8 @@ def wake() -> None:
 
     Nothing is opened, and nothing that goes wrong is told: `open_device` meets it again.
     """
-    Thread(target=lambda: any(entry.missing() is None for entry in entries())).start()
+    known = entries()
+    Thread(target=lambda: any(entry.missing() is None for entry in known)).start()
 
 
 def list_devices() -> tuple[tuple[Listing, bool], ...]:

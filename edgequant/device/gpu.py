@@ -4,11 +4,16 @@
 `resident` and `adopted` are its memory; `bind` gives operands their addresses.
 """
 
+import atexit
 from collections.abc import Callable, Collection
+from pathlib import Path
+from typing import Self
 
 from edgequant.blocks import BLOCK_TYPES, Weights
+from edgequant.device import Choice
 from edgequant.device.program import GpuProgram
 from edgequant.device.protocol import Gpu
+from edgequant.device.self_test import SelfTest
 from edgequant.errors import DeviceError, UnsupportedError
 from edgequant.graph import Graph
 from edgequant.graph.ops.linear import Linear
@@ -44,6 +49,20 @@ class GpuDevice:
         self._gpu = gpu
         self._exact = exact
         self._ensure = ensure
+
+    @classmethod
+    def lasting(cls, name: str, gpu: Gpu, notes: Path, choice: Choice) -> Self:
+        """Make a device of a GPU that stays open until Python ends.
+
+        Args:
+            name: as given to `--device`.
+            gpu: open.
+            notes: where is kept what passed its self-test.
+            choice: what was asked for.
+        """
+        atexit.register(gpu.close)
+        ensure = SelfTest(gpu, name, notes).ensure
+        return cls(name, gpu, cache=choice.cache or "f16", exact=choice.exact, ensure=ensure)
 
     def load(self, graph: Graph, weights: Weights, *, context: int) -> GpuProgram:
         """Make a program.

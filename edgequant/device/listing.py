@@ -4,6 +4,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 
 from edgequant.device.self_test import Verdict
+from edgequant.graph.launch import Limits
 
 
 @dataclass(frozen=True)
@@ -33,3 +34,13 @@ class Listing:
     abilities: tuple[str, ...] = ()
     passed: Collection[str] | None = None
     examine: Callable[[Iterable[str]], Iterator[Verdict]] | None = None
+
+
+def abilities(limits: Limits) -> list[str]:
+    """Say what a GPU can do that not all can."""
+    found = [f"subgroups of {limits.subgroup}"]
+    if limits.cooperative_matrix is not None:
+        found.append(f"matrices of {' x '.join(map(str, limits.cooperative_matrix))}")
+    if limits.integer_dot:
+        found.append("int8 dot products")
+    return found

@@ -8,7 +8,7 @@ same. It knows the verbs of a `Gpu`, and no API.
 
 import json
 import os
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -97,6 +97,17 @@ class SelfTest:
             self._file.parent.mkdir(parents=True, exist_ok=True)
             part.write_text(json.dumps(sorted(passed(self._file) | {name})), "utf-8")
             part.replace(self._file)
+
+
+def examine(
+    open_gpu: Callable[[], Gpu], name: str, file: Path, formats: Iterable[str]
+) -> Iterator[Verdict]:
+    """Run the self-test of formats on a GPU that is opened for it; see `SelfTest`."""
+    gpu = open_gpu()
+    try:
+        yield from SelfTest(gpu, name, file).examine(formats)
+    finally:
+        gpu.close()
 
 
 def passed(file: Path) -> set[str]:

@@ -5,6 +5,7 @@ import typed
 from fake_vulkan import FakeDevice, FakeVulkan
 
 from edgequant.cli import _computes
+from edgequant.device.metal import objc
 from edgequant.device.vulkan import hardware
 
 
@@ -12,6 +13,7 @@ from edgequant.device.vulkan import hardware
 def machine(monkeypatch, tmp_path):
     """Return a function that puts Vulkan devices into this machine, or takes Vulkan away."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(objc, "find_runtime", lambda: "this machine is not Apple's.")
     hardware._start.cache_clear()
 
     def put(*devices: FakeDevice, library: bool = True) -> None:
@@ -26,6 +28,7 @@ def test_a_gpu_and_what_it_can_do(machine) -> None:
     result = typed.invoke("devices")
     assert result.exit_code == 0
     assert result.stdout.startswith(
+        "metal     not here: this machine is not Apple's.\n"
         "vulkan:0  Fake 9000 (the choice of --device auto)\n"
         "          discrete GPU, 8.00 GiB, UUID 000102030405060708090a0b0c0d0e0f\n"
         "          fake, 1.2.3; Vulkan 1.3, subgroups of 32, matrices of 16 x 8 x 16, "
@@ -40,8 +43,8 @@ def test_a_gpu_and_what_it_can_do(machine) -> None:
 def test_a_device_that_cannot_be_used_says_why(machine) -> None:
     machine(FakeDevice("New"), FakeDevice("Old", api=(1, 2)))
     lines = typed.invoke("devices").stdout.splitlines()
-    assert lines[4:6] == ["vulkan:1  Old", "          not used: it lacks Vulkan 1.3."]
-    assert not any("self-test" in line for line in lines[5:])
+    assert lines[5:7] == ["vulkan:1  Old", "          not used: it lacks Vulkan 1.3."]
+    assert not any("self-test" in line for line in lines[6:])
 
 
 def test_no_vulkan_at_all(machine) -> None:
@@ -66,7 +69,7 @@ def test_kernels_that_compute_nothing_fail_the_self_test(machine, monkeypatch) -
 def test_json(machine) -> None:
     machine(FakeDevice())
     report = typed.read_json("devices")
-    vulkan, cpu = report["devices"][0], report["devices"][-1]
+    vulkan, cpu = report["devices"][1], report["devices"][-1]
     assert vulkan == {
         "name": "vulkan:0",
         "auto": True,

@@ -8,73 +8,51 @@ import ctypes
 import platform
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from ctypes import CFUNCTYPE, PYFUNCTYPE, Structure, c_char_p, c_void_p
+from ctypes import CFUNCTYPE, PYFUNCTYPE, c_bool, c_char_p, c_double, c_int64, c_uint64, c_void_p
+from functools import cache
 from typing import Any, ClassVar, Protocol
 
 Object = int
 Function = Callable[..., Any]
 
 
-class Size(Structure):
+class Size(ctypes.Structure):
     """MTLSize, passed by value."""
 
-    _fields_: ClassVar[Any] = [(name, ctypes.c_uint64) for name in ("width", "height", "depth")]
+    _fields_: ClassVar[Any] = [(name, c_uint64) for name in ("width", "height", "depth")]
 
 
 # Letters: v nothing, p objects and pointers, s text, U NSUInteger and uint64_t, q NSInteger,
 # b bool, d double, S MTLSize. The first is what the message returns.
 _TYPES: dict[str, Any] = {
-    "v": None,
-    "p": c_void_p,
-    "s": c_char_p,
-    "U": ctypes.c_uint64,
-    "q": ctypes.c_int64,
-    "b": ctypes.c_bool,
-    "d": ctypes.c_double,
-    "S": Size,
+    "v": None, "p": c_void_p, "s": c_char_p, "U": c_uint64, "q": c_int64, "b": c_bool,
+    "d": c_double, "S": Size,
+}  # fmt: skip
+MESSAGES = {
+    "NSObject": "p alloc, p init, p retain, v release",
+    "NSString": "psU stringWithCString:encoding:, s UTF8String",
+    "NSError": "p localizedDescription, q code",
+    "MTLDevice": "p name, bq supportsFamily:, U maxBufferLength, S maxThreadsPerThreadgroup,"
+    " U maxThreadgroupMemoryLength, U recommendedMaxWorkingSetSize, U currentAllocatedSize,"
+    " p newCommandQueue, pUU newBufferWithLength:options:,"
+    " ppUUp newBufferWithBytesNoCopy:length:options:deallocator:,"
+    " pppp newLibraryWithSource:options:error:, ppp newComputePipelineStateWithFunction:error:",
+    "MTLBuffer": "p contents, U gpuAddress",
+    "MTLCompileOptions": "vb setFastMathEnabled:",
+    "MTLLibrary": "pppp newFunctionWithName:constantValues:error:",
+    "MTLFunctionConstantValues": "vpUU setConstantValue:type:atIndex:",
+    "MTLComputePipelineState": "U maxTotalThreadsPerThreadgroup, U threadExecutionWidth",
+    "MTLCommandQueue": "p commandBufferWithUnretainedReferences",
+    "MTLCommandBuffer": "pU computeCommandEncoderWithDispatchType:, v commit, v waitUntilCompleted,"
+    " U status, p error, d GPUStartTime, d GPUEndTime",
+    "MTLComputeCommandEncoder": "vpUU useResources:count:usage:, vp setComputePipelineState:,"
+    " vpUU setBytes:length:atIndex:, vU memoryBarrierWithScope:,"
+    " vSS dispatchThreadgroups:threadsPerThreadgroup:, v endEncoding",
 }
 SELECTORS = {
-    "alloc": "p",
-    "init": "p",
-    "retain": "p",
-    "release": "v",
-    "stringWithCString:encoding:": "psU",
-    "UTF8String": "s",
-    "localizedDescription": "p",
-    "code": "q",
-    "name": "p",
-    "supportsFamily:": "bq",
-    "maxBufferLength": "U",
-    "maxThreadsPerThreadgroup": "S",
-    "maxThreadgroupMemoryLength": "U",
-    "recommendedMaxWorkingSetSize": "U",
-    "currentAllocatedSize": "U",
-    "newCommandQueue": "p",
-    "newBufferWithLength:options:": "pUU",
-    "newBufferWithBytesNoCopy:length:options:deallocator:": "ppUUp",
-    "contents": "p",
-    "gpuAddress": "U",
-    "setFastMathEnabled:": "vb",
-    "newLibraryWithSource:options:error:": "pppp",
-    "setConstantValue:type:atIndex:": "vpUU",
-    "newFunctionWithName:constantValues:error:": "pppp",
-    "newComputePipelineStateWithFunction:error:": "ppp",
-    "maxTotalThreadsPerThreadgroup": "U",
-    "threadExecutionWidth": "U",
-    "commandBufferWithUnretainedReferences": "p",
-    "computeCommandEncoderWithDispatchType:": "pU",
-    "useResources:count:usage:": "vpUU",
-    "setComputePipelineState:": "vp",
-    "setBytes:length:atIndex:": "vpUU",
-    "memoryBarrierWithScope:": "vU",
-    "dispatchThreadgroups:threadsPerThreadgroup:": "vSS",
-    "endEncoding": "v",
-    "commit": "v",
-    "waitUntilCompleted": "v",
-    "status": "U",
-    "error": "p",
-    "GPUStartTime": "d",
-    "GPUEndTime": "d",
+    selector: letters
+    for messages in MESSAGES.values()
+    for letters, selector in (message.split() for message in messages.split(","))
 }
 
 # Apple's constants, by Apple's names without their prefix.
@@ -88,13 +66,8 @@ BARRIER_SCOPE_BUFFERS = 1
 COMMAND_BUFFER_STATUS_ERROR = 5
 COMMAND_BUFFER_ERROR_OUT_OF_MEMORY = 8
 
-# Messages so short that letting other threads run meanwhile would cost more; none of them waits.
-_SHORT = (
-    "setComputePipelineState:",
-    "setBytes:length:atIndex:",
-    "memoryBarrierWithScope:",
-    "dispatchThreadgroups:threadsPerThreadgroup:",
-)
+# So short that letting other threads run meanwhile would cost more; none of them waits.
+_SHORT = MESSAGES["MTLComputeCommandEncoder"]
 
 
 class Runtime(Protocol):
@@ -102,26 +75,21 @@ class Runtime(Protocol):
 
     def default_device(self) -> Object | None:
         """Return the system's Metal device, which the caller must release; nil without one."""
-        ...
 
     def class_named(self, name: str) -> Object | None:
         """Return a class."""
-        ...
 
     def bind(self, selector: str) -> tuple[Function, int]:
-        """Return what sends a message of `SELECTORS`, and its handle.
+        """Return a function for messages of `SELECTORS`, and the selector's handle.
 
         The function takes the receiver, the handle, and the arguments as the prototype has them.
         """
-        ...
 
     def push_pool(self) -> int:
         """Begin an autorelease pool on this thread."""
-        ...
 
     def pop_pool(self, pool: int) -> None:
         """Release what was autoreleased on this thread since the pool began."""
-        ...
 
 
 class AppleRuntime:
@@ -129,14 +97,13 @@ class AppleRuntime:
 
     def __init__(self) -> None:
         library = ctypes.CDLL("/usr/lib/libobjc.A.dylib")
-        frameworks = "/System/Library/Frameworks"
+        framework = "/System/Library/Frameworks/{0}.framework/{0}"
         # Without it macOS gives no device to a program that draws nothing.
-        ctypes.CDLL(f"{frameworks}/CoreGraphics.framework/CoreGraphics")
-        metal = ctypes.CDLL(f"{frameworks}/Metal.framework/Metal")
+        ctypes.CDLL(framework.format("CoreGraphics"))
+        metal = ctypes.CDLL(framework.format("Metal"))
         self._send = ctypes.cast(library.objc_msgSend, c_void_p).value or 0
-        declared = CFUNCTYPE(c_void_p, c_char_p)
-        self._class = declared(("objc_getClass", library))
-        self._selector = declared(("sel_registerName", library))
+        self._class = CFUNCTYPE(c_void_p, c_char_p)(("objc_getClass", library))
+        self._selector = CFUNCTYPE(c_void_p, c_char_p)(("sel_registerName", library))
         self.default_device = CFUNCTYPE(c_void_p)(("MTLCreateSystemDefaultDevice", metal))
         self.push_pool = CFUNCTYPE(c_void_p)(("objc_autoreleasePoolPush", library))
         self.pop_pool = CFUNCTYPE(None, c_void_p)(("objc_autoreleasePoolPop", library))
@@ -159,14 +126,12 @@ class Messages:
 
     def __init__(self, runtime: Runtime) -> None:
         self.runtime = runtime
-        self._bound: dict[str, tuple[Function, int]] = {}
+        self.bind = cache(runtime.bind)
 
     def __call__(self, receiver: Object | None, selector: str, *arguments: Any) -> Any:
         """Send a message and return its result."""
-        bound = self._bound.get(selector)
-        if bound is None:
-            bound = self._bound[selector] = self.runtime.bind(selector)
-        return bound[0](receiver, bound[1], *arguments)
+        function, handle = self.bind(selector)
+        return function(receiver, handle, *arguments)
 
     @contextmanager
     def pool(self) -> Iterator[None]:
@@ -177,15 +142,14 @@ class Messages:
         finally:
             self.runtime.pop_pool(pool)
 
-    def string(self, text: str) -> Object:
+    def make(self, name: str) -> Any:
+        """Return a new object of a class, which the caller must release."""
+        return self(self(self.runtime.class_named(name), "alloc"), "init")
+
+    def string(self, text: str) -> Any:
         """Return an NSString, autoreleased."""
-        made: Object = self(
-            self.runtime.class_named("NSString"),
-            "stringWithCString:encoding:",
-            text.encode(),
-            UTF8_STRING_ENCODING,
-        )
-        return made
+        kind, selector = self.runtime.class_named("NSString"), "stringWithCString:encoding:"
+        return self(kind, selector, text.encode(), UTF8_STRING_ENCODING)
 
     def text(self, string: Object | None) -> str:
         """Return what an NSString says."""

@@ -44,17 +44,12 @@ def _worthwhile() -> bool:
 
 def _open(index: str, choice: Choice) -> Device:
     """Open a device; it stays open until Python ends, when its compiled kernels are kept."""
-    import atexit
-
     from edgequant.device.gpu import GpuDevice
-    from edgequant.device.self_test import SelfTest
     from edgequant.device.vulkan.device import notes_of, open_gpu
 
     gpu = open_gpu(index)
-    atexit.register(gpu.close)
     name = f"vulkan:{index}" if index else "vulkan"
-    ensure = SelfTest(gpu, name, notes_of(gpu.hardware)).ensure
-    return GpuDevice(name, gpu, cache=choice.cache or "f16", exact=choice.exact, ensure=ensure)
+    return GpuDevice.lasting(name, gpu, notes_of(gpu.hardware), choice)
 
 
 def _listed() -> tuple[Listing, ...]:

@@ -1,10 +1,9 @@
 """The Vulkan devices of this machine in words."""
 
-from collections.abc import Iterable, Iterator
 from functools import partial
 
-from edgequant.device.listing import Listing
-from edgequant.device.self_test import SelfTest, Verdict, passed
+from edgequant.device.listing import Listing, abilities
+from edgequant.device.self_test import examine, passed
 from edgequant.device.vulkan.device import VulkanGpu, notes_of
 from edgequant.device.vulkan.hardware import Hardware, found
 
@@ -16,17 +15,10 @@ def describe() -> tuple[Listing, ...]:
 
 def _describe(name: str, hardware: Hardware) -> Listing:
     lacking = ", ".join(hardware.lacking)
-    limits, matrix = hardware.limits, hardware.limits.cooperative_matrix
-    abilities = [
-        f"Vulkan {'.'.join(map(str, hardware.version))}",
-        f"subgroups of {limits.subgroup}",
-    ]
-    if matrix is not None:
-        abilities.append(f"matrices of {' x '.join(map(str, matrix))}")
-    if limits.integer_dot:
-        abilities.append("int8 dot products")
+    notes = notes_of(hardware)
+    able = [f"Vulkan {'.'.join(map(str, hardware.version))}", *abilities(hardware.limits)]
     if hardware.adopts_in_place:
-        abilities.append("reads files in place")
+        able.append("reads files in place")
     return Listing(
         name=name,
         hardware=hardware.name,
@@ -35,15 +27,7 @@ def _describe(name: str, hardware: Hardware) -> Listing:
         uuid=hardware.uuid,
         memory_bytes=hardware.memory_bytes,
         missing=f"it lacks {lacking}." if lacking else None,
-        abilities=tuple(abilities),
-        passed=None if lacking else sorted(passed(notes_of(hardware))),
-        examine=None if lacking else partial(_examine, name, hardware),
+        abilities=tuple(able),
+        passed=None if lacking else sorted(passed(notes)),
+        examine=None if lacking else partial(examine, partial(VulkanGpu, hardware), name, notes),
     )
-
-
-def _examine(name: str, hardware: Hardware, formats: Iterable[str]) -> Iterator[Verdict]:
-    gpu = VulkanGpu(hardware)
-    try:
-        yield from SelfTest(gpu, name, notes_of(hardware)).examine(formats)
-    finally:
-        gpu.close()

@@ -181,7 +181,7 @@ def test_it_is_opened_by_name() -> None:
         open_device("cpu:1")
     with pytest.raises(DeviceError, match="abacus: no such device") as caught:
         open_device("abacus")
-    assert caught.value.hint == "use one of auto, vulkan, llama, cpu."
+    assert caught.value.hint == "use one of auto, metal, vulkan, llama, cpu."
 
 
 def test_threads_are_what_the_environment_says(monkeypatch: pytest.MonkeyPatch) -> None:
