@@ -1,5 +1,6 @@
 """What the Vulkan host reads out of devices, on devices that are described and not there."""
 
+import threading
 import time
 
 import pytest
@@ -207,7 +208,10 @@ def test_drivers_start_once_although_two_ask(monkeypatch):
 
     module._start.cache_clear()
     monkeypatch.setattr(module, "load", load)
+    before = set(threading.enumerate())
     device.wake()
     assert [found.name for found in module.found() or ()] == ["Fake 9000"]
+    for thread in set(threading.enumerate()) - before:
+        thread.join()
     assert loads == [1]
     module._start.cache_clear()
