@@ -208,10 +208,13 @@ class GpuProgram:
             self._resident.close()
 
     def _plan_largest(self, call: Call, types: Mapping[str, BlockType]) -> list[Plan]:
-        """Plan the largest recordings of each batch size, from which follows the arena."""
+        """Plan the largest recordings of each batch size, from which follows the arena.
+
+        To generate a token takes all that logits of one token take.
+        """
         largest = self._batches[-1]
         wanted = [(self._generate, 1, 1), (self._observe, largest, largest)]
-        wanted += [(self._run, size, min(size, self._rows[-1])) for size in self._batches]
+        wanted += [(self._run, size, min(size, self._rows[-1])) for size in self._batches[1:]]
         return [
             plan_bucket(purpose, Bucket(tokens, rows, self.context), call, types)
             for purpose, tokens, rows in wanted

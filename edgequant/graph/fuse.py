@@ -97,7 +97,7 @@ def _apply(rewrite: Callable[[Node, _Uses], _Fit], nodes: list[Node], types: Typ
         if node.output.number not in gone:
             found = fits[node.output.number][0] if node.output.number in fits else node
             inputs = tuple(instead.get(value.number, value) for value in found.inputs)
-            kept.append(replace(found, inputs=inputs))
+            kept.append(found if inputs == found.inputs else replace(found, inputs=inputs))
     return kept
 
 

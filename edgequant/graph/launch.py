@@ -54,6 +54,8 @@ class Kind(Enum):
     DERIVED = auto()  # `nbytes` made of input `index`, or of the output: -1; kept as long as that
     TABLE = auto()  # `content`, made by the op on the host and the same in every step
 
+    __hash__ = object.__hash__  # Enum's hashes a name, in Python; each member is there once
+
 
 @dataclass(frozen=True)
 class Operand:

@@ -165,6 +165,7 @@ def arrange(lifetimes: Sequence[Lifetime]) -> tuple[list[int], int]:
 _Key = tuple[Kind, int, int | str]
 
 
+_Answer = tuple[tuple[Launch, ...], list[tuple[int, Operand]]]
 _Asked = tuple[int, Launch, tuple[_Key | None, ...]]  # of a task's index, with the operands' keys
 
 
@@ -191,7 +192,7 @@ def _launch(
     """Ask each task for its launches, the last first, so that each hears what is derived of it."""
     wants: dict[int, dict[str, Operand]] = {task.output.number: {} for task in tasks}
     found: list[_Asked] = []
-    answers: dict[Hashable, tuple[Launch, ...]] = {}  # layers are alike, and launch alike
+    answers: dict[Hashable, _Answer] = {}  # layers are alike, and launch alike
     passed: dict[int, int] = {}  # from the output to the input of a task that launches nothing
     for index, task in reversed(list(enumerate(tasks))):
         weights = tuple(types[name] for name in task.weights)
@@ -200,21 +201,30 @@ def _launch(
         question = (task.launch, weights, inputs, wanted)
         if question not in answers:
             call = replace(bucket, weights=weights, inputs=inputs, wants=wanted)
-            answers[question] = _ask(task, call)
-        launches = answers[question]
+            answers[question] = _answer(_ask(task, call))
+        launches, derived = answers[question]
         if not launches and task.inputs:
             passed[task.output.number] = task.inputs[0].number
             wants[task.inputs[0].number] |= wants[task.output.number]
         for launch in reversed(launches):
             found.append((index, launch, tuple(_key(task, index, o) for o in launch.operands)))
-            for operand in launch.operands:
-                if operand.kind is Kind.DERIVED and operand.index >= 0 and operand.writes:
-                    value = task.inputs[operand.index]
-                    wants[value.number][operand.tag] = replace(operand, index=-1)
+        for source, operand in derived:
+            wants[task.inputs[source].number][operand.tag] = operand
     return [
         (index, launch, tuple(_follow(key, passed) for key in keys))
         for index, launch, keys in reversed(found)
     ]
+
+
+def _answer(launches: tuple[Launch, ...]) -> _Answer:
+    """Add what is derived of inputs: of which, and what may be wanted of whoever makes it."""
+    derived = [
+        (operand.index, replace(operand, index=-1))
+        for launch in reversed(launches)
+        for operand in launch.operands
+        if operand.kind is Kind.DERIVED and operand.index >= 0 and operand.writes
+    ]
+    return launches, derived
 
 
 def _follow(key: _Key | None, passed: Mapping[int, int]) -> _Key | None:
