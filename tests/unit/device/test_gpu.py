@@ -4,24 +4,28 @@ import json
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import islice
+from pathlib import Path
 from threading import Event
 
 import numpy as np
 import pytest
 from assemble import GOLDEN, assemble
+from bench.make_model import SHAPES, write_model
 from watching_gpu import LIMITS, Watching
 
 from edgequant.blocks import BLOCK_TYPES, Weight, Weights
 from edgequant.device import program as program_module
+from edgequant.device.barriers import barriers
 from edgequant.device.gpu import GpuDevice
 from edgequant.device.null import NullGpu
 from edgequant.device.program import AHEAD, GpuProgram
 from edgequant.device.protocol import Generator, Observer, Sampling
 from edgequant.errors import DeviceError, UnsupportedError
+from edgequant.gguf.reader import open_file
 from edgequant.graph import Graph
 from edgequant.graph.kernels.sample import NOT_FINITE, RING
 from edgequant.graph.launch import Limits
-from edgequant.model.registry import read_config
+from edgequant.model.registry import read_config, read_model
 
 FAST = replace(LIMITS, cooperative_matrix=(16, 16, 16), integer_dot=True)
 CONTEXT = 1300
@@ -302,3 +306,27 @@ def test_activations_say_what_they_are_rounded_to() -> None:
     assert GpuDevice("null", NullGpu(FAST)).activations == "int8 (decode), float16 (prefill)"
     exact = GpuDevice("null", NullGpu(FAST), exact=True)
     assert exact.activations == "float32"
+
+
+def test_a_layer_of_a_decoded_token_is_five_phases(tmp_path: Path) -> None:
+    """Queries, keys and values; attention; its output; gate and up; down. A norm is none."""
+    write_model(tmp_path / "m.gguf", SHAPES["tiny"], "Q4_K_M")
+    file = open_file(tmp_path / "m.gguf")
+    architecture, h = read_model(file.values(), file.tensors, "m.gguf")
+    gpu = Watching(replace(FAST, workgroup=1024))
+    program = GpuDevice("null", gpu).load(architecture.record(h), file.weights(), context=32)
+    program.run(ids(1), 0)
+    (dispatches,) = gpu.submitted
+    phases: list[list[str]] = []
+    for dispatch, waits in zip(dispatches, barriers(dispatches), strict=True):
+        if waits or not phases:
+            phases.append([])
+        phases[-1].append(dispatch.kernel)
+    lengths = [len(phase) for phase in phases]
+    assert lengths == [1, 1, *[3, 1, 1, 1, 1] * h.layers, 1]
+    assert [phases[i][0] for i in (0, 1, 3)] == [
+        "embed_q4_k",
+        "quantize_activations",
+        "attention_f16",
+    ]
+    assert all("matvec_i8" in kernel for phase in (*phases[4:7], phases[-1]) for kernel in phase)

@@ -140,10 +140,9 @@ def test_gpus_that_keep_norms(limits: Limits) -> None:
     assert "RmsNorm" in s.absorbed(limits)
 
 
-def test_a_layer_is_five_phases() -> None:
-    """Of one token, what depends on nothing of the same phase is launched without waiting."""
-    config = config_of(SHAPES["tiny"])
-    h = HParams.from_config(config, "config.json")
+def test_llama_loses_all_norms() -> None:
+    """What its layers read is derived by the layers before; of the embedding by a kernel."""
+    h = HParams.from_config(config_of(SHAPES["tiny"]), "config.json")
     graph = ARCHITECTURE.record(h)
     types = {
         spec.name: BLOCK_TYPES["F32" if len(spec.shape) == 1 else "Q4_K"]
