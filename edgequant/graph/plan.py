@@ -206,8 +206,10 @@ def _launch(
         if not launches and task.inputs:
             passed[task.output.number] = task.inputs[0].number
             wants[task.inputs[0].number] |= wants[task.output.number]
-        for launch in reversed(launches):
-            found.append((index, launch, tuple(_key(task, index, o) for o in launch.operands)))
+        found.extend(
+            (index, launch, tuple(_key(task, index, o) for o in launch.operands))
+            for launch in reversed(launches)
+        )
         for source, operand in derived:
             wants[task.inputs[source].number][operand.tag] = operand
     return [

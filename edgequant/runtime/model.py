@@ -3,6 +3,7 @@
 It holds the pieces together and computes nothing.
 """
 
+import gc
 import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -97,7 +98,7 @@ def open_model(path: Path, device: Device, *, context: int | None = None) -> Mod
         graph = architecture.record(hparams)
         # A large vocabulary takes as long as copying a large model to a GPU, which needs Python
         # only now and then, but soon.
-        with _often_switching(), ThreadPoolExecutor(1) as beside:
+        with _in_haste(), ThreadPoolExecutor(1) as beside:
             reading = beside.submit(read_tokenizer, keys, str(path))
             program = device.load(graph, file.weights(), context=length)
         try:
@@ -112,14 +113,17 @@ def open_model(path: Path, device: Device, *, context: int | None = None) -> Mod
 
 
 @contextmanager
-def _often_switching() -> Iterator[None]:
-    """Let no thread keep the others waiting for long."""
-    interval = sys.getswitchinterval()
+def _in_haste() -> Iterator[None]:
+    """Let no thread keep the others waiting for long, and look for no garbage: there is none."""
+    interval, collects = sys.getswitchinterval(), gc.isenabled()
     sys.setswitchinterval(_INTERVAL)
+    gc.disable()
     try:
         yield
     finally:
         sys.setswitchinterval(interval)
+        if collects:
+            gc.enable()
 
 
 def _choose_context(path: Path, hparams: HParams, wanted: int | None) -> int:

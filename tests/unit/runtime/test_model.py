@@ -1,5 +1,6 @@
 """Opening a model: what it holds, how long its context may be, and what is refused."""
 
+import gc
 import sys
 from pathlib import Path
 
@@ -24,6 +25,7 @@ def test_a_model_holds_its_pieces(tmp_path: Path) -> None:
         assert model.path == path
         assert model.device is CPU
         assert sys.getswitchinterval() == interval  # it is shorter only while threads share Python
+        assert gc.isenabled()
 
 
 @pytest.mark.parametrize(
