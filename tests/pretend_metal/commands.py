@@ -256,12 +256,13 @@ class Encoder(Thing):
 
     def _real(self, pipeline: Pipeline, arguments: bytes) -> bytes:
         """Return the arguments with addresses of the CPU, after seeing that they may be used."""
-        if len(arguments) < 8 * pipeline.pointers:
+        wanted = pipeline.arguments
+        if len(arguments) != wanted.nbytes:
             raise Refused(
-                f"{pipeline.entry}: {len(arguments)} bytes for {pipeline.pointers} addresses"
+                f"{pipeline.entry}: {len(arguments)} bytes of arguments, not {wanted.nbytes}"
             )
         real = b""
-        for at in range(0, 8 * pipeline.pointers, 8):
+        for at in range(0, 8 * wanted.addresses, 8):
             address = int.from_bytes(arguments[at : at + 8], "little")
             try:
                 buffer = self.space.find(address)

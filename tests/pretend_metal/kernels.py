@@ -76,7 +76,7 @@ class Pipeline(Thing):
     """MTLComputePipelineState.
 
     Attributes:
-        pointers: how many addresses its arguments begin with.
+        arguments: what it is given.
         pins: how many command buffers that were committed, and are not completed, use it.
     """
 
@@ -84,7 +84,7 @@ class Pipeline(Thing):
         super().__init__(heap)
         self.entry, self.made = function.entry, function.made
         self.limits = function.library.limits
-        self.pointers = msl.pointers(function.library.bare)
+        self.arguments = msl.arguments(function.library.bare)
         self.pins = 0
 
     def dealloc(self) -> None:

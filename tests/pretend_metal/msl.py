@@ -5,6 +5,7 @@ Slang prints one struct at `[[buffer(0)]]`, pointers first.
 
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from pretend_metal.refused import Refused
 
@@ -13,6 +14,8 @@ _ARGUMENTS = re.compile(r"(\w+)\s+(?:constant|const\s+constant)\s*[*&]\s*\w+\s*\
 _ARGUMENTS_FIRST = re.compile(r"constant\s+(\w+)\s*[*&]\s*\w+\s*\[\[\s*buffer\(0\)")
 _STRUCT = re.compile(r"struct\s+(\w+)\s*\{(.*?)\};", re.DOTALL)
 _CONSTANT = re.compile(r"constant\s+(\w+)\s+(\w+)\s*\[\[\s*function_constant\((\d+)\)\s*\]\]")
+
+_SCALARS = {"uint", "int", "float"}
 
 
 def without_comments(source: str) -> str:
@@ -33,17 +36,26 @@ def constants(source: str) -> dict[int, tuple[str, bool]]:
     }
 
 
-def pointers(source: str) -> int:
-    """Return how many addresses are at the start of the struct at `[[buffer(0)]]`."""
+@dataclass(frozen=True)
+class Arguments:
+    """The struct at `[[buffer(0)]]`: how many addresses it begins with, and its bytes, padded."""
+
+    addresses: int
+    nbytes: int
+
+
+def arguments(source: str) -> Arguments:
+    """Return what a kernel is given."""
     found = _ARGUMENTS.search(source) or _ARGUMENTS_FIRST.search(source)
     if found is None:
         raise Refused("there is no struct at [[buffer(0)]]")
-    structs = dict(_STRUCT.findall(source))
-    fields = list(_fields(structs, found[1]))
-    count = sum("*" in declared for declared in fields)
-    if any("*" in declared for declared in fields[count:]):
-        raise Refused("a pointer follows a number in the struct at [[buffer(0)]]")
-    return count
+    fields = list(_fields(dict(_STRUCT.findall(source)), found[1]))
+    addresses = sum("*" in field for field in fields)
+    for field in fields[addresses:]:
+        if "*" in field or field.split()[0] not in _SCALARS:
+            raise Refused(f"{field.strip()} follows the addresses at [[buffer(0)]]")
+    nbytes = 8 * addresses + 4 * (len(fields) - addresses)
+    return Arguments(addresses, -(-nbytes // 8) * 8 if addresses else nbytes)
 
 
 def _fields(structs: dict[str, str], name: str) -> Iterator[str]:

@@ -102,9 +102,9 @@ class Mac:
     def array(self, *objects: int) -> object:
         return (ctypes.c_void_p * len(objects))(*objects)
 
-    def arguments(self, x: int, y: int, offset: int = 0) -> bytes:
+    def arguments(self, x: int, y: int, offset: int = 0, count: int = 0) -> bytes:
         addresses = [self.send(buffer, "gpuAddress") + offset for buffer in (x, y)]
-        return b"".join(a.to_bytes(8, "little") for a in addresses) + bytes(4)
+        return b"".join(a.to_bytes(8, "little") for a in addresses) + count.to_bytes(8, "little")
 
     def dispatch(
         self,

@@ -31,7 +31,7 @@ def test_kernels_run_when_waited_for_with_addresses_of_the_cpu(mac, kernels, x, 
     mac.send(commands, "waitUntilCompleted")
     ((entry, arguments),) = kernels.ran
     starts = [mac.send(buffer, "contents").to_bytes(8, "little") for buffer in (x, y)]
-    assert (entry, arguments) == ("twice", b"".join(starts) + bytes(4))
+    assert (entry, arguments) == ("twice", b"".join(starts) + bytes(8))
     assert mac.send(commands, "status") == 4
     assert mac.send(commands, "error") is None
     assert mac.send(commands, "GPUEndTime") >= mac.send(commands, "GPUStartTime") > 0
@@ -49,26 +49,26 @@ def test_dispatches_between_barriers_run_in_another_order(mac, kernels, x, y):
     commands = mac.commands()
     encoder = mac.encoder(commands, x, y)
     for at in range(4):
-        mac.dispatch(encoder, mac.pipeline(), mac.arguments(x, y)[:-4] + bytes([at, 0, 0, 0]))
+        mac.dispatch(encoder, mac.pipeline(), mac.arguments(x, y, count=at))
         if at == 1:
             mac.send(encoder, BARRIER, objc.BARRIER_SCOPE_BUFFERS)
     mac.send(encoder, "endEncoding")
     mac.send(commands, "commit")
     mac.send(commands, "waitUntilCompleted")
-    assert [arguments[-4] for _, arguments in kernels.ran] == [1, 0, 3, 2]
+    assert [arguments[-8] for _, arguments in kernels.ran] == [1, 0, 3, 2]
 
 
 def test_a_serial_encoder_keeps_order(mac, kernels, x, y):
     commands = mac.commands()
     encoder = mac.encoder(commands, x, y, kind=0)
     for at in range(3):
-        mac.dispatch(encoder, mac.pipeline(), mac.arguments(x, y)[:-4] + bytes([at, 0, 0, 0]))
+        mac.dispatch(encoder, mac.pipeline(), mac.arguments(x, y, count=at))
     with pytest.raises(Refused, match="a barrier in a serial encoder"):
         mac.send(encoder, BARRIER, objc.BARRIER_SCOPE_BUFFERS)
     mac.send(encoder, "endEncoding")
     mac.send(commands, "commit")
     mac.send(commands, "waitUntilCompleted")
-    assert [arguments[-4] for _, arguments in kernels.ran] == [0, 1, 2]
+    assert [arguments[-8] for _, arguments in kernels.ran] == [0, 1, 2]
 
 
 @pytest.mark.parametrize(
@@ -116,12 +116,13 @@ def test_addresses_lie_in_buffers(mac, encoder, x, y, offset):
 def test_addresses_of_the_cpu_are_no_addresses_of_kernels(mac, encoder, x):
     start = mac.send(x, "contents").to_bytes(8, "little")
     with pytest.raises(Refused, match="is in no buffer"):
-        mac.dispatch(encoder, mac.pipeline(), 2 * start + bytes(4))
+        mac.dispatch(encoder, mac.pipeline(), 2 * start + bytes(8))
 
 
-def test_all_addresses_are_there(mac, encoder):
-    with pytest.raises(Refused, match="8 bytes for 2 addresses"):
-        mac.dispatch(encoder, mac.pipeline(), bytes(8))
+@pytest.mark.parametrize("nbytes", [8, 20, 32])
+def test_arguments_are_the_whole_struct_with_its_padding(mac, encoder, nbytes):
+    with pytest.raises(Refused, match=f"twice: {nbytes} bytes of arguments, not 24"):
+        mac.dispatch(encoder, mac.pipeline(), bytes(nbytes))
 
 
 def test_resources_are_declared(mac, encoder, x):

@@ -13,7 +13,7 @@ def told(mac):
     pipeline = mac.pipeline()
 
     def dispatch(x: int, y: int, start: int = 0, nbytes: int = 64) -> None:
-        arguments = mac.arguments(x, y) + bytes([start, nbytes, 0, 0])
+        arguments = mac.arguments(x, y, count=256 * start + nbytes)
         ranges = []
         for buffer in (x, y):
             address = mac.send(buffer, "gpuAddress")

@@ -25,20 +25,21 @@ kernel void twice(Params_0 constant* params_0 [[buffer(0)]],
 def test_what_is_read_from_a_kernel():
     bare = msl.without_comments(NESTED)
     assert msl.entries(bare) == ["twice"]
-    assert msl.pointers(bare) == 2
+    assert msl.arguments(bare) == msl.Arguments(addresses=2, nbytes=24)
     assert msl.constants(CONSTANT) == {0: ("uint", False), 1: ("bool", True)}
 
 
 @pytest.mark.parametrize(
     ("changed", "match"),
     [
-        (("uint count_0;", "uint count_0; uint device* late_0;"), "a pointer follows a number"),
+        (("uint count_0;", "uint count_0; uint device* late_0;"), "follows the addresses"),
+        (("uint count_0;", "half count_0;"), "half count_0 follows the addresses"),
         (("[[buffer(0)]]", "[[buffer(1)]]"), "no struct at"),
     ],
 )
 def test_what_cannot_be_read_is_refused(changed, match):
     with pytest.raises(Refused, match=match):
-        msl.pointers(NESTED.replace(*changed))
+        msl.arguments(NESTED.replace(*changed))
 
 
 def test_pipelines_say_what_they_can(mac):
