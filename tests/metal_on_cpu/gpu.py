@@ -5,17 +5,16 @@ time; what needs a barrier between dispatches is the host's to know, and tested 
 """
 
 import zlib
-from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
-from metal_on_cpu.library import Library, compile_library
 
 from edgequant.device.kernel_files import METAL
 from edgequant.device.null import NullGpu
 from edgequant.device.protocol import Buffer, Place, Recording, Ticket
 from edgequant.graph.launch import Dispatch, Limits
 from edgequant.shipped import shipped
+from metal_on_cpu.library import Library, compile_library
 
 # Apple's GPUs since A14 and M1.
 LIMITS = Limits(

@@ -182,9 +182,6 @@ extern "C" void __ubsan_handle_type_mismatch_v1_abort(const TypeMismatch *data, 
 }
 #define UNDEFINED(NAME, ...) \
     extern "C" void __ubsan_handle_##NAME##_abort(const Source *source __VA_OPT__(, ) __VA_ARGS__)
-UNDEFINED(shift_out_of_bounds, uintptr_t, uintptr_t by) {
-    shim_fault("%s:%u: a shift by %ld bits", source->file, source->line, (long)by);
-}
 UNDEFINED(divrem_overflow, uintptr_t, uintptr_t) {
     shim_fault("%s:%u: a division by zero", source->file, source->line);
 }

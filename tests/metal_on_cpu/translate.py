@@ -93,8 +93,9 @@ def translate(source: str) -> Translated:
     text = CONSTRUCTOR.sub(r"make_\1(", text)
     tail = "".join(_runner(name, given) for name, given in zip(entries, parameters, strict=True))
     tail += (
-        '\nextern "C" [[clang::no_sanitize("coverage")]] void shim_constants(unsigned given, const unsigned *values)\n'
-        f"{{\n(void)given; (void)values;\n{''.join(assignments)}}}\n" + IMAGE
+        '\nextern "C" [[clang::no_sanitize("coverage")]]\n'
+        "void shim_constants(unsigned given, const unsigned *values)\n"
+        f"{{\n(void)given; (void)values;\n{''.join(assignments)}}}\n{IMAGE}"
     )
     return Translated(f"{text}\n{tail}", tuple(entries), tuple(sorted(numbers)))
 
@@ -125,7 +126,8 @@ def _shared(match: re.Match[str]) -> str:
     kind, name, dimensions = match[1], match[2], match[3].strip()
     return (
         f"typedef {kind} {name}_type {dimensions}; "
-        f'[[gnu::section("threadgroup")]] alignas(16) static char {name}_bytes[sizeof({name}_type)]; '
+        '[[gnu::section("threadgroup")]] alignas(16) '
+        f"static char {name}_bytes[sizeof({name}_type)]; "
         f"threadgroup {name}_type &{name} = *(threadgroup {name}_type *)(ulong){name}_bytes;"
     )
 
@@ -155,10 +157,11 @@ def _runner(name: str, parameters: list[str]) -> str:
             parts = ", ".join(place.format(axis) for axis in range(min(width, most)))
             given.append(f"make_{kind}({parts})" if width > 1 else f"({kind})({parts})")
         else:
-            raise ValueError(f"{name}: parameter {match[2]} is [[{attribute}]], which has no place.")
+            raise ValueError(f"{name}: parameter {match[2]} is [[{attribute}]].")
     return (
         f'\nextern "C" void shim_{name}(const void *arguments, const ShimPlace *place)\n'
-        f"{{\nconst ShimPlace &p = *place;\n(void)arguments; (void)p;\n{name}({', '.join(given)});\n}}\n"
+        "{\nconst ShimPlace &p = *place;\n(void)arguments; (void)p;\n"
+        f"{name}({', '.join(given)});\n}}\n"
     )
 
 
