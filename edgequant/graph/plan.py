@@ -278,4 +278,5 @@ def _launcher(op: Op) -> Launcher:
 def _task(node: Node, launcher: Launcher) -> Task:
     names = [name.removesuffix(".weight").split(".")[-1] for name in node.weights]
     label = "+".join(dict.fromkeys(names)) or type(node.op).__name__
+    label = getattr(node.op, "label", label)
     return Task(label, launcher, node.inputs, node.output, node.weights)

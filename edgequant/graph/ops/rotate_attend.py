@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 from edgequant.formats.matrix import Matrix
 from edgequant.graph.graph import Shape
@@ -15,6 +16,8 @@ from edgequant.graph.ops.rotate_store import RotateStore
 @dataclass(frozen=True)
 class RotateAttend:
     """`Attention` of what `RotateStore` makes; inputs and weights are those of `rotate`."""
+
+    label: ClassVar[str] = "attention"  # for profiles: the weights it reads say little
 
     rotate: RotateStore
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 from edgequant.formats.matrix import Matrix
 from edgequant.graph.graph import Shape
@@ -33,6 +34,8 @@ class RotateStore:
         norms: epsilon of the norm of each head of queries and keys; None without.
         frequencies: rope has a weight.
     """
+
+    label: ClassVar[str] = "rope+cache"  # for profiles: the weights it reads say little
 
     layer: int
     heads: int

@@ -27,6 +27,7 @@ class Clock(NullGpu):
 def profiles(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Profile, ...]:
     device = GpuDevice("null", Clock(LIMITS))
     monkeypatch.setattr(profile_module, "open_device", lambda _choice: device)
+    monkeypatch.setattr(profile_module, "WARM", 0.0)
     path = write_model(tmp_path / "m.gguf")
     return profile(path, prompts=(20, 0), depths=(0, 30), repetitions=2)
 
@@ -80,7 +81,7 @@ def test_the_output_multiplies_one_row_and_the_embedding_none(
 
 def test_attention_reads_what_the_cache_holds(profiles: tuple[Profile, ...]) -> None:
     width, context = 2 * 2 * SIZES.heads_kv * SIZES.head_dim, 50
-    found = [kernel(profiles[i], "RotateAttend", "attention").read_gb_per_second for i in (0, 2)]
+    found = [kernel(profiles[i], "attention", "attention").read_gb_per_second for i in (0, 2)]
     grown = (found[1] - found[0]) * STEP * 1e9
     assert grown == pytest.approx(30 * width, abs=2), context
 
@@ -89,3 +90,18 @@ def test_a_device_without_a_clock_says_so(tmp_path: Path) -> None:
     path = write_model(tmp_path / "m.gguf")
     with pytest.raises(DeviceError, match="cpu: this device cannot time its kernels"):
         profile(path, prompts=(8,), device="cpu")
+
+
+def test_attention_is_called_so_whatever_weights_it_reads(profiles: tuple[Profile, ...]) -> None:
+    for found in profiles:
+        assert kernel(found, "attention", "attention").calls == SIZES.layers
+
+
+def test_a_step_is_run_until_the_device_is_awake(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gpu = Clock(LIMITS)
+    monkeypatch.setattr(profile_module, "open_device", lambda _choice: GpuDevice("null", gpu))
+    monkeypatch.setattr(profile_module, "WARM", 0.05)
+    profile(write_model(tmp_path / "m.gguf"), prompts=(), repetitions=2)
+    assert sum("embed" in step[0].kernel for step in gpu.submitted) > 3
