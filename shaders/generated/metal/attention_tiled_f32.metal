@@ -1,0 +1,295 @@
+// entry attention_tiled, threads 128 1 1
+#include <metal_stdlib>
+using namespace metal;
+constant uint fc_HEAD_DIM [[function_constant(1)]];
+constant uint HEAD_DIM = is_function_constant_defined(fc_HEAD_DIM) ? fc_HEAD_DIM : 128U;
+constant uint fc_TILE [[function_constant(2)]];
+constant uint TILE = is_function_constant_defined(fc_TILE) ? fc_TILE : 32U;
+struct Eight
+{
+    float4 low;
+    float4 high;
+};
+
+Eight Eight_make(float4 low, float4 high)
+{
+    Eight t1;
+    t1.low = low;
+    t1.high = high;
+    return t1;
+}
+
+Eight FloatCache_fetch(uchar device* cache, uint size, uint run)
+{
+    float device* from = (float device*)(cache) + 8ULL * ulong(run);
+    float4 t1 = (*(const device float4*)(from));
+    float4 t2 = (*(const device float4*)(from + 4));
+    return Eight_make(t1, t2);
+}
+
+struct Step
+{
+    uint past;
+    uint tokens;
+    uint rows;
+    uint drawn;
+    uint seed;
+    float temperature;
+    uint top_k;
+    float top_p;
+    float min_p;
+    array<uint, 3> padding;
+};
+
+struct ManyAttentionArgs
+{
+    float device* queries;
+    uchar device* key_cache;
+    uchar device* value_cache;
+    Step device* step;
+    float device* result;
+    uchar device* halves;
+    uint heads_kv;
+    uint group;
+    uint capacity;
+    uint tokens;
+    float scale;
+};
+
+struct EntryPointParams
+{
+    ManyAttentionArgs a;
+};
+
+struct KernelContext
+{
+    EntryPointParams constant* given;
+    array<float4, 784> threadgroup* queries;
+    array<float4, 784> threadgroup* cached;
+    array<float4, 80> threadgroup* scores;
+    uint simd_lane;
+    array<float, 16> threadgroup* kept;
+};
+
+void keep(uint place, uchar device* cache, uint size, uint run, KernelContext thread* kernelContext)
+{
+    Eight eight = FloatCache_fetch(cache, size, run);
+    (*kernelContext->cached)[place] = eight.low;
+    (*kernelContext->cached)[place + 1U] = eight.high;
+}
+
+void load_tile(uchar device* cache, uint size, uint first_run, uint keys, uint t, KernelContext thread* kernelContext)
+{
+    for(uint i = t; i < (TILE * HEAD_DIM / 8U); i += 128U)
+    {
+        uint key = i / (HEAD_DIM / 8U);
+        uint run = i % (HEAD_DIM / 8U);
+        keep(key * (HEAD_DIM / 4U + 1U) + 2U * run, cache, size, first_run + min(key, keys - 1U) * (HEAD_DIM / 8U) + run, kernelContext);
+    }
+}
+
+float4 quarter(uint place, KernelContext thread* kernelContext)
+{
+    return (*kernelContext->cached)[place];
+}
+
+constant uint fc_HALVES [[function_constant(0)]];
+constant bool HALVES = is_function_constant_defined(fc_HALVES) ? fc_HALVES != 0U : false;
+uint2 pack_halves(float4 v)
+{
+    float4 t1 = clamp(v, float4(-65504.0), float4(65504.0));
+    uint t2 = as_type<uint>(half2(t1.xz));
+    uint t3 = as_type<uint>(half2(t1.yw));
+    return uint2(t2, t3);
+}
+
+[[kernel]] void attention_tiled(uint thread_index [[thread_index_in_threadgroup]], uint3 group [[threadgroup_position_in_grid]], uint _builtinWaveLaneIndex_0 [[thread_index_in_simdgroup]], EntryPointParams constant* given [[buffer(0)]])
+{
+    KernelContext kernelContext;
+    kernelContext.given = given;
+    threadgroup array<float4, 784> queries;
+    kernelContext.queries = &queries;
+    threadgroup array<float4, 784> cached;
+    kernelContext.cached = &cached;
+    threadgroup array<float4, 80> scores;
+    kernelContext.scores = &scores;
+    threadgroup array<float, 16> kept;
+    kernelContext.kept = &kept;
+    kernelContext.simd_lane = _builtinWaveLaneIndex_0;
+    uint rows = given->a.tokens * given->a.group;
+    uint t1 = group.y;
+    uint t2 = (rows + TILE - 1U) / TILE;
+    uint first_row = (t2 - 1U - group.x) * TILE;
+    uint past = given->a.step->past;
+    uint t3 = first_row / given->a.group;
+    if(t3 >= (given->a.step->tokens))
+    {
+        return;
+    }
+    uint t4 = (first_row + TILE - 1U) / given->a.group;
+    uint t5 = past + min(t4, given->a.step->tokens - 1U) + 1U;
+    uint t6 = given->a.heads_kv * given->a.capacity * HEAD_DIM;
+    for(uint i = thread_index; i < (TILE * (HEAD_DIM / 4U)); i += 128U)
+    {
+        uint t7 = i / (HEAD_DIM / 4U);
+        uint t8 = min(first_row + t7, rows - 1U);
+        ManyAttentionArgs t9 = given->a;
+        uint t10 = t8 / given->a.group;
+        uint t11 = (t10 * given->a.heads_kv + t1) * given->a.group;
+        uint t12 = t8 % given->a.group;
+        float device* from = t9.queries + (t11 + t12) * HEAD_DIM;
+        uint t13 = i / (HEAD_DIM / 4U);
+        uint t14 = t13 * (HEAD_DIM / 4U + 1U);
+        uint t15 = i % (HEAD_DIM / 4U);
+        ManyAttentionArgs t16 = given->a;
+        float4 t17 = (*(const device float4*)(from + 4U * t15));
+        (*kernelContext.queries)[t14 + t15] = float4(t16.scale) * t17;
+    }
+    uint t18 = thread_index / 16U;
+    uint t19 = thread_index % 16U;
+    array<float4, 16> sum;
+    #pragma unroll
+    for(uint i = 0U; i < 16U; i++)
+    {
+        sum[i] = float4(0.0);
+    }
+    uint team = 128U / TILE;
+    uint row = thread_index / team;
+    uint lane = thread_index % team;
+    uint t20 = past + (min(first_row + row, rows - 1U) / given->a.group);
+    float largest = -1.00000001504746622e+30;
+    float weight = 0.0;
+    for(uint base = 0U; base < t5; base += TILE)
+    {
+        uint first_run = (t1 * given->a.capacity + base) * (HEAD_DIM / 8U);
+        uint t21 = min(TILE, t5 - base);
+        threadgroup_barrier(mem_flags::mem_threadgroup);
+        load_tile(given->a.key_cache, t6, first_run, t21, thread_index, &kernelContext);
+        threadgroup_barrier(mem_flags::mem_threadgroup);
+        array<float, 8> s;
+        #pragma unroll
+        for(uint i = 0U; i < 8U; i++)
+        {
+            s[i] = 0.0;
+        }
+        for(uint c = 0U; c < (HEAD_DIM / 4U); c++)
+        {
+            array<float4, 2> k;
+            for(uint j = 0U; j < (TILE / 16U); j++)
+            {
+                float4 t22 = quarter((t19 + 16U * j) * (HEAD_DIM / 4U + 1U) + c, &kernelContext);
+                k[j] = t22;
+            }
+            for(uint i_1 = 0U; i_1 < (TILE / 8U); i_1++)
+            {
+                float4 t23 = (*kernelContext.queries)[(t18 + 8U * i_1) * (HEAD_DIM / 4U + 1U) + c];
+                for(uint j_1 = 0U; j_1 < (TILE / 16U); j_1++)
+                {
+                    s[i_1 * 2U + j_1] = s[i_1 * 2U + j_1] + dot(t23, k[j_1]);
+                }
+            }
+        }
+        for(uint i_1 = 0U; i_1 < (TILE / 8U); i_1++)
+        {
+            for(uint j = 0U; j < (TILE / 16U); j++)
+            {
+                uint key = t19 + 16U * j;
+                (*kernelContext.scores)[((t18 + 8U * i_1) * 20U + key) / 4U][key % 4U] = s[i_1 * 2U + j];
+            }
+        }
+        threadgroup_barrier(mem_flags::mem_threadgroup);
+        load_tile(given->a.value_cache, t6, first_run, t21, thread_index, &kernelContext);
+        float most = largest;
+        for(uint j_1 = lane; j_1 < TILE; j_1 += team)
+        {
+            if((base + j_1) <= t20)
+            {
+                most = max(most, (*kernelContext.scores)[(row * 20U + j_1) / 4U][j_1 % 4U]);
+            }
+        }
+        float most_1 = most;
+        for(uint step = 1U; step < team; step *= 2U)
+        {
+            float t24 = simd_shuffle((most_1), ushort(int((kernelContext.simd_lane) ^ step)));
+            most_1 = max(most_1, t24);
+        }
+        float stays = exp2(largest - most_1);
+        weight = weight * stays;
+        for(uint key_1 = lane; key_1 < TILE; key_1 += team)
+        {
+            uint place = (row * 20U + key_1) / 4U;
+            float share = (base + key_1) <= t20 ? exp2((*kernelContext.scores)[place][key_1 % 4U] - most_1) : 0.0;
+            (*kernelContext.scores)[place][key_1 % 4U] = share;
+            weight = weight + share;
+        }
+        if(lane == 0U)
+        {
+            (*kernelContext.kept)[row] = stays;
+        }
+        threadgroup_barrier(mem_flags::mem_threadgroup);
+        for(uint i_2 = 0U; i_2 < (TILE / 8U); i_2++)
+        {
+            for(uint j = 0U; j < ((HEAD_DIM / 4U + 15U) / 16U); j++)
+            {
+                sum[i_2 * 4U + j] = sum[i_2 * 4U + j] * float4((*kernelContext.kept)[t18 + 8U * i_2]);
+            }
+        }
+        for(uint key_2 = 0U; key_2 < TILE; key_2 += 4U)
+        {
+            array<float4, 4> share_1;
+            for(uint i_3 = 0U; i_3 < (TILE / 8U); i_3++)
+            {
+                share_1[i_3] = (*kernelContext.scores)[((t18 + 8U * i_3) * 20U + key_2) / 4U];
+            }
+            for(uint j = 0U; j < ((HEAD_DIM / 4U + 15U) / 16U); j++)
+            {
+                uint t25 = min(t19 + 16U * j, HEAD_DIM / 4U - 1U);
+                #pragma unroll
+                for(uint e = 0U; e < 4U; e++)
+                {
+                    float4 t26 = quarter((key_2 + e) * (HEAD_DIM / 4U + 1U) + t25, &kernelContext);
+                    for(uint i_4 = 0U; i_4 < (TILE / 8U); i_4++)
+                    {
+                        sum[i_4 * 4U + j] = sum[i_4 * 4U + j] + float4(share_1[i_4][e]) * t26;
+                    }
+                }
+            }
+        }
+        largest = most_1;
+    }
+    for(uint c = 1U; c < team; c *= 2U)
+    {
+        weight = weight + (simd_shuffle((weight), ushort(int((kernelContext.simd_lane) ^ c))));
+    }
+    threadgroup_barrier(mem_flags::mem_threadgroup);
+    if(lane == 0U)
+    {
+        (*kernelContext.kept)[row] = 1.0 / weight;
+    }
+    threadgroup_barrier(mem_flags::mem_threadgroup);
+    for(uint i = 0U; i < (TILE / 8U); i++)
+    {
+        for(uint i_1 = 0U; i_1 < ((HEAD_DIM / 4U + 15U) / 16U); i_1++)
+        {
+            uint t27 = 8U * i;
+            uint mine = first_row + t18 + t27;
+            uint column = t19 + 16U * i_1;
+            if(mine < rows && column < (HEAD_DIM / 4U))
+            {
+                uint t28 = mine / given->a.group;
+                uint t29 = (t28 * given->a.heads_kv + t1) * given->a.group;
+                uint t30 = mine % given->a.group;
+                uint place_1 = (t29 + t30) * HEAD_DIM + 4U * column;
+                float4 four = sum[i * 4U + i_1] * float4((*kernelContext.kept)[t18 + t27]);
+                *(device float4*)(given->a.result + place_1) = (four);
+                if(HALVES)
+                {
+                    uchar device* t31 = given->a.halves + 2ULL * ulong(place_1);
+                    uint2 t32 = pack_halves(four);
+                    *(device uint2*)(t31) = (t32);
+                }
+            }
+        }
+    }
+}
+

@@ -1,0 +1,182 @@
+// entry embed, threads 64 1 1
+#include <metal_stdlib>
+using namespace metal;
+struct Quants
+{
+    uint4 q;
+    float scale;
+    float min;
+};
+
+struct IQ4_XS_Bits
+{
+    uint2 head;
+    uint4 nibbles;
+};
+
+struct Codes
+{
+    uint4 q;
+    float scale;
+    float min;
+};
+
+uint look_up(uint4 table, uint nibble)
+{
+    bool t1 = (nibble & 8U) != 0U;
+    return (select(select(table.x, table.z, t1), select(table.y, table.w, t1), (nibble & 4U) != 0U) >> ((nibble & 3U) * 8U)) & 255U;
+}
+
+uint4 look_up_1(uint4 table, uint4 bytes)
+{
+    uint4 values = uint4(int4(0));
+    for(uint shift = 0U; shift < 32U; shift += 8U)
+    {
+        #pragma unroll
+        for(uint i = 0U; i < 4U; i++)
+        {
+            values[i] = (values[i]) | ((look_up(table, ((bytes[i]) >> shift) & 15U)) << shift);
+        }
+    }
+    return values;
+}
+
+Codes Codes_make(uint4 q, float scale, float min)
+{
+    Codes t1;
+    t1.q = q;
+    t1.scale = scale;
+    t1.min = min;
+    return t1;
+}
+
+Codes IQ4_XS_codes(const IQ4_XS_Bits thread* bits, uint unit, uint group)
+{
+    uint sub = unit & 7U;
+    return Codes_make(look_up_1(uint4(3215825025U, 4142587343U, 639175937U, 1901675829U), (bits->nibbles) >> (uint4(group * 4U))), float(int((((bits->head.y) >> (sub * 4U)) & 15U) | ((((bits->head.x) >> (16U + sub * 2U)) & 3U) << 4U)) - 32), 0.0);
+}
+
+float2 IQ4_XS_factors(const IQ4_XS_Bits thread* bits)
+{
+    return float2(as_type<half>((ushort)(bits->head.x)));
+}
+
+Quants Quants_make(uint4 q, float scale, float min)
+{
+    Quants t1;
+    t1.q = q;
+    t1.scale = scale;
+    t1.min = min;
+    return t1;
+}
+
+Quants IDotFormat_quants(const IQ4_XS_Bits thread* bits, uint unit, uint group)
+{
+    Codes t1 = IQ4_XS_codes(bits, unit, group);
+    float2 t2 = IQ4_XS_factors(bits);
+    float scale = t2.x * t1.scale;
+    return Quants_make(t1.q, scale, scale * 0.0);
+}
+
+IQ4_XS_Bits IQ4_XS_Bits_make(uint2 head, uint4 nibbles)
+{
+    IQ4_XS_Bits t1;
+    t1.head = head;
+    t1.nibbles = nibbles;
+    return t1;
+}
+
+IQ4_XS_Bits IQ4_XS_fetch(uchar device* row, uint unit)
+{
+    uchar device* block = row + (unit >> 3U) * 136U;
+    uchar device* quants = block + 8 + (unit & 7U) * 16U;
+    uint2 t1 = (*(const device uint2*)(block));
+    uint2 t2 = (*(const device uint2*)(quants));
+    uint2 t3 = (*(const device uint2*)(quants + 8));
+    return IQ4_XS_Bits_make(t1, uint4(t2, t3));
+}
+
+float4 unpack_int8(uint word)
+{
+    return float4(int4(int(word << 24U), int(word << 16U), int(word << 8U), int(word)) >> (uint4(24U)));
+}
+
+array<float4, 4> to_floats(const Quants thread* quants)
+{
+    array<float4, 4> w;
+    #pragma unroll
+    for(uint i = 0U; i < 4U; i++)
+    {
+        w[i] = float4(quants->scale) * unpack_int8(quants->q[i]) - float4(quants->min);
+    }
+    return w;
+}
+
+array<float4, 4> IQ4_XS_weights(const IQ4_XS_Bits thread* bits, uint unit, uint group)
+{
+    Quants t1 = IDotFormat_quants(bits, unit, group);
+    return to_floats(&t1);
+}
+
+uint IQ4_XS_column(uint unit, uint group)
+{
+    return unit * 32U + group * 16U;
+}
+
+struct Step
+{
+    uint past;
+    uint tokens;
+    uint rows;
+    uint drawn;
+    uint seed;
+    float temperature;
+    uint top_k;
+    float top_p;
+    float min_p;
+    array<uint, 3> padding;
+};
+
+struct EmbedArgs
+{
+    uint device* tokens;
+    Step device* step;
+    uchar device* w;
+    float device* y;
+    uint columns;
+    uint row_nbytes;
+};
+
+struct EntryPointParams
+{
+    EmbedArgs args;
+};
+
+[[kernel]] void embed(uint3 at [[thread_position_in_grid]], EntryPointParams constant* given [[buffer(0)]])
+{
+    uint t1 = at.y;
+    if(t1 >= (given->args.step->tokens))
+    {
+        return;
+    }
+    uchar device* row = given->args.w + ulong(*(given->args.tokens + t1)) * ulong(given->args.row_nbytes);
+    float device* y_1 = given->args.y + ulong(t1) * ulong(given->args.columns);
+    uint unit = at.x;
+    if(unit < (given->args.columns / 32U))
+    {
+        IQ4_XS_Bits t2 = IQ4_XS_fetch(row, unit);
+        #pragma unroll
+        for(uint group = 0U; group < 2U; group++)
+        {
+            IQ4_XS_Bits t3 = t2;
+            array<float4, 4> t4 = IQ4_XS_weights(&t3, unit, group);
+            float device* t5 = y_1 + IQ4_XS_column(unit, group);
+            #pragma unroll
+            for(uint i = 0U; i < 4U; i++)
+            {
+                *(device float4*)(t5 + i * 4U) = (t4[i]);
+            }
+        }
+    }
+}
+

@@ -1,0 +1,202 @@
+// entry embed, threads 64 1 1
+#include <metal_stdlib>
+using namespace metal;
+struct Quants
+{
+    uint4 q;
+    float scale;
+    float min;
+};
+
+struct MXFP4_Bits
+{
+    uint e;
+    uint4 nibbles;
+};
+
+struct Codes
+{
+    uint4 q;
+    float scale;
+    float min;
+};
+
+uint look_up(uint4 table, uint nibble)
+{
+    bool t1 = (nibble & 8U) != 0U;
+    return (select(select(table.x, table.z, t1), select(table.y, table.w, t1), (nibble & 4U) != 0U) >> ((nibble & 3U) * 8U)) & 255U;
+}
+
+uint4 look_up_1(uint4 table, uint4 bytes)
+{
+    uint4 values = uint4(int4(0));
+    for(uint shift = 0U; shift < 32U; shift += 8U)
+    {
+        #pragma unroll
+        for(uint i = 0U; i < 4U; i++)
+        {
+            values[i] = (values[i]) | ((look_up(table, ((bytes[i]) >> shift) & 15U)) << shift);
+        }
+    }
+    return values;
+}
+
+Codes Codes_make(uint4 q, float scale, float min)
+{
+    Codes t1;
+    t1.q = q;
+    t1.scale = scale;
+    t1.min = min;
+    return t1;
+}
+
+Codes MXFP4_codes(const MXFP4_Bits thread* bits, uint unit, uint group)
+{
+    return Codes_make(look_up_1(uint4(50462976U, 201852420U, 4261347072U, 4109957884U), (bits->nibbles) >> (uint4(group * 4U))), 1.0, 0.0);
+}
+
+float2 MXFP4_factors(const MXFP4_Bits thread* bits)
+{
+    return float2(as_type<float>(select((bits->e - 1U) << 23U, uint(2097152 << (bits->e)), (bits->e) < 2U)));
+}
+
+Quants Quants_make(uint4 q, float scale, float min)
+{
+    Quants t1;
+    t1.q = q;
+    t1.scale = scale;
+    t1.min = min;
+    return t1;
+}
+
+Quants IDotFormat_quants(const MXFP4_Bits thread* bits, uint unit, uint group)
+{
+    Codes t1 = MXFP4_codes(bits, unit, group);
+    float2 t2 = MXFP4_factors(bits);
+    float scale = t2.x * t1.scale;
+    return Quants_make(t1.q, scale, scale * 0.0);
+}
+
+uint4 load16_anywhere(uchar device* p)
+{
+    ulong address = (ulong)p;
+    uint shift = uint(address) & 15U;
+    uint4 a = (*(const device uint4*)((uchar device*)(address - ulong(shift))));
+    uint4 b = (*(const device uint4*)((uchar device*)((address + 15ULL) & 18446744073709551600ULL)));
+    bool two = (shift & 8U) != 0U;
+    bool one = (shift & 4U) != 0U;
+    uint t1 = a.z;
+    uint t2 = a.w;
+    uint s1 = select(a.y, t2, two);
+    uint t3 = b.x;
+    uint s2 = select(t1, t3, two);
+    uint t4 = b.y;
+    uint s3 = select(t2, t4, two);
+    uint s4 = select(t3, b.z, two);
+    uint s1_1 = select(s1, s2, one);
+    uint s2_1 = select(s2, s3, one);
+    uint s3_1 = select(s3, s4, one);
+    uint bits = (shift & 3U) * 8U;
+    return (uint4(select(select(a.x, t1, two), s1, one), s1_1, s2_1, s3_1) >> (uint4(bits))) | ((uint4(s1_1, s2_1, s3_1, select(s4, select(t4, b.w, two), one)) << (uint4(1U))) << (uint4(31U - bits)));
+}
+
+MXFP4_Bits MXFP4_Bits_make(uint e, uint4 nibbles)
+{
+    MXFP4_Bits t1;
+    t1.e = e;
+    t1.nibbles = nibbles;
+    return t1;
+}
+
+MXFP4_Bits MXFP4_fetch(uchar device* row, uint unit)
+{
+    uchar device* block = row + unit * 17U;
+    uint t1 = uint(*block);
+    uint4 t2 = load16_anywhere(block + 1);
+    return MXFP4_Bits_make(t1, t2);
+}
+
+float4 unpack_int8(uint word)
+{
+    return float4(int4(int(word << 24U), int(word << 16U), int(word << 8U), int(word)) >> (uint4(24U)));
+}
+
+array<float4, 4> to_floats(const Quants thread* quants)
+{
+    array<float4, 4> w;
+    #pragma unroll
+    for(uint i = 0U; i < 4U; i++)
+    {
+        w[i] = float4(quants->scale) * unpack_int8(quants->q[i]) - float4(quants->min);
+    }
+    return w;
+}
+
+array<float4, 4> MXFP4_weights(const MXFP4_Bits thread* bits, uint unit, uint group)
+{
+    Quants t1 = IDotFormat_quants(bits, unit, group);
+    return to_floats(&t1);
+}
+
+uint MXFP4_column(uint unit, uint group)
+{
+    return unit * 32U + group * 16U;
+}
+
+struct Step
+{
+    uint past;
+    uint tokens;
+    uint rows;
+    uint drawn;
+    uint seed;
+    float temperature;
+    uint top_k;
+    float top_p;
+    float min_p;
+    array<uint, 3> padding;
+};
+
+struct EmbedArgs
+{
+    uint device* tokens;
+    Step device* step;
+    uchar device* w;
+    float device* y;
+    uint columns;
+    uint row_nbytes;
+};
+
+struct EntryPointParams
+{
+    EmbedArgs args;
+};
+
+[[kernel]] void embed(uint3 at [[thread_position_in_grid]], EntryPointParams constant* given [[buffer(0)]])
+{
+    uint t1 = at.y;
+    if(t1 >= (given->args.step->tokens))
+    {
+        return;
+    }
+    uchar device* row = given->args.w + ulong(*(given->args.tokens + t1)) * ulong(given->args.row_nbytes);
+    float device* y_1 = given->args.y + ulong(t1) * ulong(given->args.columns);
+    uint unit = at.x;
+    if(unit < (given->args.columns / 32U))
+    {
+        MXFP4_Bits t2 = MXFP4_fetch(row, unit);
+        #pragma unroll
+        for(uint group = 0U; group < 2U; group++)
+        {
+            MXFP4_Bits t3 = t2;
+            array<float4, 4> t4 = MXFP4_weights(&t3, unit, group);
+            float device* t5 = y_1 + MXFP4_column(unit, group);
+            #pragma unroll
+            for(uint i = 0U; i < 4U; i++)
+            {
+                *(device float4*)(t5 + i * 4U) = (t4[i]);
+            }
+        }
+    }
+}
+

@@ -1,0 +1,208 @@
+// entry embed, threads 64 1 1
+#include <metal_stdlib>
+using namespace metal;
+struct Quants
+{
+    uint4 q;
+    float scale;
+    float min;
+};
+
+struct Q6_K_Bits
+{
+    uint4 low;
+    uint4 high;
+    uint4 pairs;
+    uint2 scales;
+    uint d;
+};
+
+struct Codes
+{
+    uint4 q;
+    float scale;
+    float min;
+};
+
+Codes Codes_make(uint4 q, float scale, float min)
+{
+    Codes t1;
+    t1.q = q;
+    t1.scale = scale;
+    t1.min = min;
+    return t1;
+}
+
+Codes Q6_K_codes(const Q6_K_Bits thread* bits, uint unit, uint group)
+{
+    uint t1 = group % 2U;
+    uint4 q = (select(bits->high, bits->low, t1 == 0U) >> (uint4(group / 2U * 4U))) & (uint4(252645135U));
+    uint4 pairs = group < 2U ? (bits->pairs) << (uint4(4U - group * 2U)) : (bits->pairs) >> (uint4(group * 2U - 4U));
+    return Codes_make(q | (pairs & (uint4(808464432U))), float(int((bits->scales[group / 2U]) << (24U - t1 * 16U - (unit & 1U) * 8U)) >> 24U), 0.0);
+}
+
+float2 Q6_K_factors(const Q6_K_Bits thread* bits)
+{
+    return float2(as_type<half>((ushort)(bits->d)));
+}
+
+Quants Quants_make(uint4 q, float scale, float min)
+{
+    Quants t1;
+    t1.q = q;
+    t1.scale = scale;
+    t1.min = min;
+    return t1;
+}
+
+Quants IDotFormat_quants(const Q6_K_Bits thread* bits, uint unit, uint group)
+{
+    Codes t1 = Q6_K_codes(bits, unit, group);
+    float2 t2 = Q6_K_factors(bits);
+    float scale = t2.x * t1.scale;
+    return Quants_make(t1.q, scale, scale * 32.0);
+}
+
+uint4 load16_anywhere(uchar device* p)
+{
+    ulong address = (ulong)p;
+    uint shift = uint(address) & 15U;
+    uint4 a = (*(const device uint4*)((uchar device*)(address - ulong(shift))));
+    uint4 b = (*(const device uint4*)((uchar device*)((address + 15ULL) & 18446744073709551600ULL)));
+    bool two = (shift & 8U) != 0U;
+    bool one = (shift & 4U) != 0U;
+    uint t1 = a.z;
+    uint t2 = a.w;
+    uint s1 = select(a.y, t2, two);
+    uint t3 = b.x;
+    uint s2 = select(t1, t3, two);
+    uint t4 = b.y;
+    uint s3 = select(t2, t4, two);
+    uint s4 = select(t3, b.z, two);
+    uint s1_1 = select(s1, s2, one);
+    uint s2_1 = select(s2, s3, one);
+    uint s3_1 = select(s3, s4, one);
+    uint bits = (shift & 3U) * 8U;
+    return (uint4(select(select(a.x, t1, two), s1, one), s1_1, s2_1, s3_1) >> (uint4(bits))) | ((uint4(s1_1, s2_1, s3_1, select(s4, select(t4, b.w, two), one)) << (uint4(1U))) << (uint4(31U - bits)));
+}
+
+uint load2(uchar device* p)
+{
+    return uint(*(ushort device*)(p));
+}
+
+Q6_K_Bits Q6_K_Bits_make(uint4 low, uint4 high, uint4 pairs, uint2 scales, uint d)
+{
+    Q6_K_Bits t1;
+    t1.low = low;
+    t1.high = high;
+    t1.pairs = pairs;
+    t1.scales = scales;
+    t1.d = d;
+    return t1;
+}
+
+Q6_K_Bits Q6_K_fetch(uchar device* row, uint unit)
+{
+    uchar device* block = row + (unit >> 2U) * 210U;
+    uint half_1 = (unit >> 1U) & 1U;
+    uint place = (unit & 1U) * 16U;
+    uchar device* t1 = block + half_1 * 64U + place;
+    uint4 a = load16_anywhere(t1);
+    uint4 b = load16_anywhere(t1 + 32);
+    uint4 pairs = load16_anywhere(block + 128 + half_1 * 32U + place);
+    uchar device* scale = block + 192 + half_1 * 8U;
+    uint t2 = load2(scale);
+    uint t3 = load2(scale + 2);
+    uint first = t2 | (t3 << 16U);
+    uint t4 = load2(scale + 4);
+    uint t5 = load2(scale + 6);
+    uint2 t6 = uint2(first, t4 | (t5 << 16U));
+    uint t7 = load2(block + 208);
+    return Q6_K_Bits_make(a, b, pairs, t6, t7);
+}
+
+float4 unpack_int8(uint word)
+{
+    return float4(int4(int(word << 24U), int(word << 16U), int(word << 8U), int(word)) >> (uint4(24U)));
+}
+
+array<float4, 4> to_floats(const Quants thread* quants)
+{
+    array<float4, 4> w;
+    #pragma unroll
+    for(uint i = 0U; i < 4U; i++)
+    {
+        w[i] = float4(quants->scale) * unpack_int8(quants->q[i]) - float4(quants->min);
+    }
+    return w;
+}
+
+array<float4, 4> Q6_K_weights(const Q6_K_Bits thread* bits, uint unit, uint group)
+{
+    Quants t1 = IDotFormat_quants(bits, unit, group);
+    return to_floats(&t1);
+}
+
+uint Q6_K_column(uint unit, uint group)
+{
+    return (unit >> 1U) * 128U + group * 32U + (unit & 1U) * 16U;
+}
+
+struct Step
+{
+    uint past;
+    uint tokens;
+    uint rows;
+    uint drawn;
+    uint seed;
+    float temperature;
+    uint top_k;
+    float top_p;
+    float min_p;
+    array<uint, 3> padding;
+};
+
+struct EmbedArgs
+{
+    uint device* tokens;
+    Step device* step;
+    uchar device* w;
+    float device* y;
+    uint columns;
+    uint row_nbytes;
+};
+
+struct EntryPointParams
+{
+    EmbedArgs args;
+};
+
+[[kernel]] void embed(uint3 at [[thread_position_in_grid]], EntryPointParams constant* given [[buffer(0)]])
+{
+    uint t1 = at.y;
+    if(t1 >= (given->args.step->tokens))
+    {
+        return;
+    }
+    uchar device* row = given->args.w + ulong(*(given->args.tokens + t1)) * ulong(given->args.row_nbytes);
+    float device* y_1 = given->args.y + ulong(t1) * ulong(given->args.columns);
+    uint unit = at.x;
+    if(unit < (given->args.columns / 64U))
+    {
+        Q6_K_Bits t2 = Q6_K_fetch(row, unit);
+        #pragma unroll
+        for(uint group = 0U; group < 4U; group++)
+        {
+            Q6_K_Bits t3 = t2;
+            array<float4, 4> t4 = Q6_K_weights(&t3, unit, group);
+            float device* t5 = y_1 + Q6_K_column(unit, group);
+            #pragma unroll
+            for(uint i = 0U; i < 4U; i++)
+            {
+                *(device float4*)(t5 + i * 4U) = (t4[i]);
+            }
+        }
+    }
+}
+

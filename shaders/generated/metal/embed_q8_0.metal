@@ -1,0 +1,191 @@
+// entry embed, threads 64 1 1
+#include <metal_stdlib>
+using namespace metal;
+struct Quants
+{
+    uint4 q;
+    float scale;
+    float min;
+};
+
+struct Q8_0_Bits
+{
+    uint d;
+    array<uint4, 2> q;
+};
+
+struct Codes
+{
+    uint4 q;
+    float scale;
+    float min;
+};
+
+Codes Codes_make(uint4 q, float scale, float min)
+{
+    Codes t1;
+    t1.q = q;
+    t1.scale = scale;
+    t1.min = min;
+    return t1;
+}
+
+Codes Q8_0_codes(const Q8_0_Bits thread* bits, uint unit, uint group)
+{
+    return Codes_make(bits->q[group], 1.0, 0.0);
+}
+
+float2 Q8_0_factors(const Q8_0_Bits thread* bits)
+{
+    return float2(as_type<half>((ushort)(bits->d)));
+}
+
+Quants Quants_make(uint4 q, float scale, float min)
+{
+    Quants t1;
+    t1.q = q;
+    t1.scale = scale;
+    t1.min = min;
+    return t1;
+}
+
+Quants IDotFormat_quants(const Q8_0_Bits thread* bits, uint unit, uint group)
+{
+    Codes t1 = Q8_0_codes(bits, unit, group);
+    float2 t2 = Q8_0_factors(bits);
+    float scale = t2.x * t1.scale;
+    return Quants_make(t1.q, scale, scale * 0.0);
+}
+
+uint load2(uchar device* p)
+{
+    return uint(*(ushort device*)(p));
+}
+
+uint4 load16_anywhere(uchar device* p)
+{
+    ulong address = (ulong)p;
+    uint shift = uint(address) & 15U;
+    uint4 a = (*(const device uint4*)((uchar device*)(address - ulong(shift))));
+    uint4 b = (*(const device uint4*)((uchar device*)((address + 15ULL) & 18446744073709551600ULL)));
+    bool two = (shift & 8U) != 0U;
+    bool one = (shift & 4U) != 0U;
+    uint t1 = a.z;
+    uint t2 = a.w;
+    uint s1 = select(a.y, t2, two);
+    uint t3 = b.x;
+    uint s2 = select(t1, t3, two);
+    uint t4 = b.y;
+    uint s3 = select(t2, t4, two);
+    uint s4 = select(t3, b.z, two);
+    uint s1_1 = select(s1, s2, one);
+    uint s2_1 = select(s2, s3, one);
+    uint s3_1 = select(s3, s4, one);
+    uint bits = (shift & 3U) * 8U;
+    return (uint4(select(select(a.x, t1, two), s1, one), s1_1, s2_1, s3_1) >> (uint4(bits))) | ((uint4(s1_1, s2_1, s3_1, select(s4, select(t4, b.w, two), one)) << (uint4(1U))) << (uint4(31U - bits)));
+}
+
+Q8_0_Bits Q8_0_Bits_make(uint d, const array<uint4, 2> thread* q)
+{
+    Q8_0_Bits t1;
+    t1.d = d;
+    t1.q = *q;
+    return t1;
+}
+
+Q8_0_Bits Q8_0_fetch(uchar device* row, uint unit)
+{
+    uchar device* block = row + unit * 34U;
+    uint t1 = load2(block);
+    uint4 t2 = load16_anywhere(block + 2);
+    uint4 t3 = load16_anywhere(block + 18);
+    array<uint4, 2> t4;
+    t4[0] = t2;
+    t4[1] = t3;
+    return Q8_0_Bits_make(t1, &t4);
+}
+
+float4 unpack_int8(uint word)
+{
+    return float4(int4(int(word << 24U), int(word << 16U), int(word << 8U), int(word)) >> (uint4(24U)));
+}
+
+array<float4, 4> to_floats(const Quants thread* quants)
+{
+    array<float4, 4> w;
+    #pragma unroll
+    for(uint i = 0U; i < 4U; i++)
+    {
+        w[i] = float4(quants->scale) * unpack_int8(quants->q[i]) - float4(quants->min);
+    }
+    return w;
+}
+
+array<float4, 4> Q8_0_weights(const Q8_0_Bits thread* bits, uint unit, uint group)
+{
+    Quants t1 = IDotFormat_quants(bits, unit, group);
+    return to_floats(&t1);
+}
+
+uint Q8_0_column(uint unit, uint group)
+{
+    return unit * 32U + group * 16U;
+}
+
+struct Step
+{
+    uint past;
+    uint tokens;
+    uint rows;
+    uint drawn;
+    uint seed;
+    float temperature;
+    uint top_k;
+    float top_p;
+    float min_p;
+    array<uint, 3> padding;
+};
+
+struct EmbedArgs
+{
+    uint device* tokens;
+    Step device* step;
+    uchar device* w;
+    float device* y;
+    uint columns;
+    uint row_nbytes;
+};
+
+struct EntryPointParams
+{
+    EmbedArgs args;
+};
+
+[[kernel]] void embed(uint3 at [[thread_position_in_grid]], EntryPointParams constant* given [[buffer(0)]])
+{
+    uint t1 = at.y;
+    if(t1 >= (given->args.step->tokens))
+    {
+        return;
+    }
+    uchar device* row = given->args.w + ulong(*(given->args.tokens + t1)) * ulong(given->args.row_nbytes);
+    float device* y_1 = given->args.y + ulong(t1) * ulong(given->args.columns);
+    uint unit = at.x;
+    if(unit < (given->args.columns / 32U))
+    {
+        Q8_0_Bits t2 = Q8_0_fetch(row, unit);
+        #pragma unroll
+        for(uint group = 0U; group < 2U; group++)
+        {
+            Q8_0_Bits t3 = t2;
+            array<float4, 4> t4 = Q8_0_weights(&t3, unit, group);
+            float device* t5 = y_1 + Q8_0_column(unit, group);
+            #pragma unroll
+            for(uint i = 0U; i < 4U; i++)
+            {
+                *(device float4*)(t5 + i * 4U) = (t4[i]);
+            }
+        }
+    }
+}
+

@@ -1,0 +1,187 @@
+// entry embed, threads 64 1 1
+#include <metal_stdlib>
+using namespace metal;
+struct Quants
+{
+    uint4 q;
+    float scale;
+    float min;
+};
+
+struct TQ2_0_Bits
+{
+    uint4 pairs;
+    uint d;
+};
+
+struct Codes
+{
+    uint4 q;
+    float scale;
+    float min;
+};
+
+Codes Codes_make(uint4 q, float scale, float min)
+{
+    Codes t1;
+    t1.q = q;
+    t1.scale = scale;
+    t1.min = min;
+    return t1;
+}
+
+Codes TQ2_0_codes(const TQ2_0_Bits thread* bits, uint unit, uint group)
+{
+    return Codes_make(((bits->pairs) >> (uint4(group * 2U))) & (uint4(50529027U)), 1.0, 0.0);
+}
+
+float2 TQ2_0_factors(const TQ2_0_Bits thread* bits)
+{
+    return float2(as_type<half>((ushort)(bits->d)));
+}
+
+Quants Quants_make(uint4 q, float scale, float min)
+{
+    Quants t1;
+    t1.q = q;
+    t1.scale = scale;
+    t1.min = min;
+    return t1;
+}
+
+Quants IDotFormat_quants(const TQ2_0_Bits thread* bits, uint unit, uint group)
+{
+    Codes t1 = TQ2_0_codes(bits, unit, group);
+    float2 t2 = TQ2_0_factors(bits);
+    float scale = t2.x * t1.scale;
+    return Quants_make(t1.q, scale, scale);
+}
+
+uint4 load16_anywhere(uchar device* p)
+{
+    ulong address = (ulong)p;
+    uint shift = uint(address) & 15U;
+    uint4 a = (*(const device uint4*)((uchar device*)(address - ulong(shift))));
+    uint4 b = (*(const device uint4*)((uchar device*)((address + 15ULL) & 18446744073709551600ULL)));
+    bool two = (shift & 8U) != 0U;
+    bool one = (shift & 4U) != 0U;
+    uint t1 = a.z;
+    uint t2 = a.w;
+    uint s1 = select(a.y, t2, two);
+    uint t3 = b.x;
+    uint s2 = select(t1, t3, two);
+    uint t4 = b.y;
+    uint s3 = select(t2, t4, two);
+    uint s4 = select(t3, b.z, two);
+    uint s1_1 = select(s1, s2, one);
+    uint s2_1 = select(s2, s3, one);
+    uint s3_1 = select(s3, s4, one);
+    uint bits = (shift & 3U) * 8U;
+    return (uint4(select(select(a.x, t1, two), s1, one), s1_1, s2_1, s3_1) >> (uint4(bits))) | ((uint4(s1_1, s2_1, s3_1, select(s4, select(t4, b.w, two), one)) << (uint4(1U))) << (uint4(31U - bits)));
+}
+
+uint load2(uchar device* p)
+{
+    return uint(*(ushort device*)(p));
+}
+
+TQ2_0_Bits TQ2_0_Bits_make(uint4 pairs, uint d)
+{
+    TQ2_0_Bits t1;
+    t1.pairs = pairs;
+    t1.d = d;
+    return t1;
+}
+
+TQ2_0_Bits TQ2_0_fetch(uchar device* row, uint unit)
+{
+    uchar device* block = row + (unit >> 2U) * 66U;
+    uint4 t1 = load16_anywhere(block + (unit & 3U) * 16U);
+    uint t2 = load2(block + 64);
+    return TQ2_0_Bits_make(t1, t2);
+}
+
+float4 unpack_int8(uint word)
+{
+    return float4(int4(int(word << 24U), int(word << 16U), int(word << 8U), int(word)) >> (uint4(24U)));
+}
+
+array<float4, 4> to_floats(const Quants thread* quants)
+{
+    array<float4, 4> w;
+    #pragma unroll
+    for(uint i = 0U; i < 4U; i++)
+    {
+        w[i] = float4(quants->scale) * unpack_int8(quants->q[i]) - float4(quants->min);
+    }
+    return w;
+}
+
+array<float4, 4> TQ2_0_weights(const TQ2_0_Bits thread* bits, uint unit, uint group)
+{
+    Quants t1 = IDotFormat_quants(bits, unit, group);
+    return to_floats(&t1);
+}
+
+uint TQ2_0_column(uint unit, uint group)
+{
+    return (unit >> 1U) * 128U + group * 32U + (unit & 1U) * 16U;
+}
+
+struct Step
+{
+    uint past;
+    uint tokens;
+    uint rows;
+    uint drawn;
+    uint seed;
+    float temperature;
+    uint top_k;
+    float top_p;
+    float min_p;
+    array<uint, 3> padding;
+};
+
+struct EmbedArgs
+{
+    uint device* tokens;
+    Step device* step;
+    uchar device* w;
+    float device* y;
+    uint columns;
+    uint row_nbytes;
+};
+
+struct EntryPointParams
+{
+    EmbedArgs args;
+};
+
+[[kernel]] void embed(uint3 at [[thread_position_in_grid]], EntryPointParams constant* given [[buffer(0)]])
+{
+    uint t1 = at.y;
+    if(t1 >= (given->args.step->tokens))
+    {
+        return;
+    }
+    uchar device* row = given->args.w + ulong(*(given->args.tokens + t1)) * ulong(given->args.row_nbytes);
+    float device* y_1 = given->args.y + ulong(t1) * ulong(given->args.columns);
+    uint unit = at.x;
+    if(unit < (given->args.columns / 64U))
+    {
+        TQ2_0_Bits t2 = TQ2_0_fetch(row, unit);
+        #pragma unroll
+        for(uint group = 0U; group < 4U; group++)
+        {
+            TQ2_0_Bits t3 = t2;
+            array<float4, 4> t4 = TQ2_0_weights(&t3, unit, group);
+            float device* t5 = y_1 + TQ2_0_column(unit, group);
+            #pragma unroll
+            for(uint i = 0U; i < 4U; i++)
+            {
+                *(device float4*)(t5 + i * 4U) = (t4[i]);
+            }
+        }
+    }
+}
+

@@ -1,0 +1,546 @@
+// entry matmul, threads 128 1 1
+#include <metal_stdlib>
+using namespace metal;
+#include <metal_simdgroup_matrix>
+template<typename T, int Cols, int Rows, typename V>
+void _slang_simdgroup_fill(thread simdgroup_matrix<T, Cols, Rows>* dest, V val) {
+    *dest = make_filled_simdgroup_matrix<T, Cols, Rows>(T(val));
+}
+
+template<typename Matrix, typename T>
+Matrix _slang_simdgroup_load(const device T* src, ulong elements_per_row) {
+    Matrix result;
+    simdgroup_load(result, src, elements_per_row);
+    return result;
+}
+
+template<typename Matrix, typename T>
+Matrix _slang_simdgroup_load_transpose(const device T* src, ulong elements_per_row) {
+    Matrix result;
+    simdgroup_load(result, src, elements_per_row, ulong2(0), true);
+    return result;
+}
+
+template<typename Matrix, typename T>
+Matrix _slang_simdgroup_load(const threadgroup T* src, ulong elements_per_row) {
+    Matrix result;
+    simdgroup_load(result, src, elements_per_row);
+    return result;
+}
+
+template<typename Matrix, typename T>
+Matrix _slang_simdgroup_load_transpose(const threadgroup T* src, ulong elements_per_row) {
+    Matrix result;
+    simdgroup_load(result, src, elements_per_row, ulong2(0), true);
+    return result;
+}
+
+struct Quants
+{
+    uint4 q;
+    float scale;
+    float min;
+};
+
+struct Q4_0_Bits
+{
+    uint d;
+    uint4 nibbles;
+};
+
+struct Codes
+{
+    uint4 q;
+    float scale;
+    float min;
+};
+
+Codes Codes_make(uint4 q, float scale, float min)
+{
+    Codes t1;
+    t1.q = q;
+    t1.scale = scale;
+    t1.min = min;
+    return t1;
+}
+
+Codes Q4_0_codes(const Q4_0_Bits thread* bits, uint unit, uint group)
+{
+    return Codes_make(((bits->nibbles) >> (uint4(group * 4U))) & (uint4(252645135U)), 1.0, 0.0);
+}
+
+float2 Q4_0_factors(const Q4_0_Bits thread* bits)
+{
+    return float2(as_type<half>((ushort)(bits->d)));
+}
+
+Quants Quants_make(uint4 q, float scale, float min)
+{
+    Quants t1;
+    t1.q = q;
+    t1.scale = scale;
+    t1.min = min;
+    return t1;
+}
+
+Quants IDotFormat_quants(const Q4_0_Bits thread* bits, uint unit, uint group)
+{
+    Codes t1 = Q4_0_codes(bits, unit, group);
+    float2 t2 = Q4_0_factors(bits);
+    float scale = t2.x * t1.scale;
+    return Quants_make(t1.q, scale, scale * 8.0);
+}
+
+simdgroup_matrix<float, 8, 8> linalg_coopMatMulAdd(simdgroup_matrix<half, 8, 8> matA, simdgroup_matrix<half, 8, 8> matB, simdgroup_matrix<float, 8, 8> matC)
+{
+    simdgroup_matrix<float, 8, 8> t1;
+    simdgroup_multiply_accumulate(t1, matA, matB, matC);
+    return t1;
+}
+
+uint scaled(uint bytes, half2 scale, half2 min)
+{
+    uint t1 = (bytes & 16711935U) | 1677747200U;
+    half2 t2 = (half2(as_type<half>(ushort(t1 & 65535U)), as_type<half>(ushort((t1 >> 16U) & 65535U))) - half2(1152.0)) * scale - min;
+    return (uint(as_type<ushort>(t2[0U])) & 65535U) | (uint(as_type<ushort>(t2[1U])) << 16U);
+}
+
+array<uint4, 2> halves(const Quants thread* quants)
+{
+    uint4 t1 = (quants->q) ^ (uint4(2155905152U));
+    half2 t2 = half2(half(quants->scale));
+    half2 t3 = half2(half(quants->min));
+    array<uint, 8> words;
+    #pragma unroll
+    for(uint i = 0U; i < 4U; i++)
+    {
+        uint t4 = 2U * i;
+        words[t4] = scaled(t1[i], t2, t3);
+        words[t4 + 1U] = scaled((t1[i]) >> 8U, t2, t3);
+    }
+    return { uint4(words[0], words[1], words[2], words[3]), uint4(words[4], words[5], words[6], words[7]) };
+}
+
+array<uint4, 2> group_halves(const Q4_0_Bits thread* bits, uint unit, uint group)
+{
+    Quants t1 = IDotFormat_quants(bits, unit, group);
+    return halves(&t1);
+}
+
+struct Mover
+{
+    uint thread_1;
+    uint columns;
+    array<uchar device*, 1> weights;
+    array<uchar device*, 2> activations;
+};
+
+uint Mover_line(const Mover thread* self, uint i)
+{
+    return (self->thread_1 + i) / 2U;
+}
+
+uint row_of(uint i, bool gated)
+{
+    uint matrix_1 = i / 8U % 4U;
+    uint first = i / 32U * 16U;
+    return gated ? first + matrix_1 % 2U * 8U + i % 8U : i;
+}
+
+bool is_up(uint i, bool gated)
+{
+    return gated && (i / 8U % 4U) >= 2U;
+}
+
+uint Mover_token(const Mover thread* self, uint i)
+{
+    return (self->thread_1 + i * 128U) / 4U;
+}
+
+uint Mover_run(const Mover thread* self, uint i)
+{
+    return (self->thread_1 + i) % 2U;
+}
+
+uint Mover_run_1(const Mover thread* self, uint i)
+{
+    return (self->thread_1 + i) % 2U;
+}
+
+uint Mover_unit(const Mover thread* self, uint step, uint i)
+{
+    uint t1 = step * 2U;
+    uint t2 = Mover_run_1(self, i);
+    return (t1 + t2) / 2U;
+}
+
+uint load2(uchar device* p)
+{
+    return uint(*(ushort device*)(p));
+}
+
+uint4 load16_anywhere(uchar device* p)
+{
+    ulong address = (ulong)p;
+    uint shift = uint(address) & 15U;
+    uint4 a = (*(const device uint4*)((uchar device*)(address - ulong(shift))));
+    uint4 b = (*(const device uint4*)((uchar device*)((address + 15ULL) & 18446744073709551600ULL)));
+    bool two = (shift & 8U) != 0U;
+    bool one = (shift & 4U) != 0U;
+    uint t1 = a.z;
+    uint t2 = a.w;
+    uint s1 = select(a.y, t2, two);
+    uint t3 = b.x;
+    uint s2 = select(t1, t3, two);
+    uint t4 = b.y;
+    uint s3 = select(t2, t4, two);
+    uint s4 = select(t3, b.z, two);
+    uint s1_1 = select(s1, s2, one);
+    uint s2_1 = select(s2, s3, one);
+    uint s3_1 = select(s3, s4, one);
+    uint bits = (shift & 3U) * 8U;
+    return (uint4(select(select(a.x, t1, two), s1, one), s1_1, s2_1, s3_1) >> (uint4(bits))) | ((uint4(s1_1, s2_1, s3_1, select(s4, select(t4, b.w, two), one)) << (uint4(1U))) << (uint4(31U - bits)));
+}
+
+Q4_0_Bits Q4_0_Bits_make(uint d, uint4 nibbles)
+{
+    Q4_0_Bits t1;
+    t1.d = d;
+    t1.nibbles = nibbles;
+    return t1;
+}
+
+Q4_0_Bits Q4_0_fetch(uchar device* row, uint unit)
+{
+    uchar device* block = row + unit * 18U;
+    uint t1 = load2(block);
+    uint4 t2 = load16_anywhere(block + 2);
+    return Q4_0_Bits_make(t1, t2);
+}
+
+uint Q4_0_column(uint unit, uint group)
+{
+    return unit * 32U + group * 16U;
+}
+
+uint2 pack_halves(float4 v)
+{
+    float4 t1 = clamp(v, float4(-65504.0), float4(65504.0));
+    uint t2 = as_type<uint>(half2(t1.xz));
+    uint t3 = as_type<uint>(half2(t1.yw));
+    return uint2(t2, t3);
+}
+
+float4 load_columns(float device* row, uint i, uint columns)
+{
+    if((columns & 3U) == 0U)
+    {
+        return (*(const device float4*)(row + 4U * i));
+    }
+    float4 loaded = float4(0.0);
+    uint t1 = 4U * i;
+    for(uint k = 0U; k < (min(4U, columns - t1)); k++)
+    {
+        loaded[k] = *(row + (t1 + k));
+    }
+    return loaded;
+}
+
+void store_columns(float device* row, uint i, uint columns, float4 values)
+{
+    if((columns & 3U) == 0U)
+    {
+        *(device float4*)(row + 4U * i) = (values);
+        return;
+    }
+    uint t1 = 4U * i;
+    for(uint k = 0U; k < (min(4U, columns - t1)); k++)
+    {
+        *(row + (t1 + k)) = values[k];
+    }
+}
+
+struct Step
+{
+    uint past;
+    uint tokens;
+    uint rows;
+    uint drawn;
+    uint seed;
+    float temperature;
+    uint top_k;
+    float top_p;
+    float min_p;
+    array<uint, 3> padding;
+};
+
+struct MatmulArgs
+{
+    uchar device* w;
+    uchar device* up;
+    uchar device* x;
+    Step device* step;
+    float device* bias;
+    float device* residual;
+    float device* y;
+    uchar device* halves;
+    uint rows;
+    uint columns;
+    uint tokens;
+    uint stride;
+    uint row_nbytes;
+    uint steps;
+    uint adds_bias;
+    uint adds_residual;
+    uint gated;
+    uint writes_halves;
+};
+
+struct EntryPointParams
+{
+    MatmulArgs args;
+};
+
+struct Loaded
+{
+    array<Q4_0_Bits, 1> bits;
+    array<uint4, 2> activations;
+};
+
+struct KernelContext
+{
+    EntryPointParams constant* given;
+    array<uint4, 320> threadgroup* weight_tile;
+    array<uint4, 320> threadgroup* activation_tile;
+};
+
+[[kernel]] void matmul(uint thread_index [[thread_index_in_threadgroup]], uint3 group [[threadgroup_position_in_grid]], EntryPointParams constant* given [[buffer(0)]])
+{
+    Loaded t1;
+    Loaded t2;
+    KernelContext kernelContext;
+    kernelContext.given = given;
+    threadgroup array<uint4, 320> weight_tile;
+    kernelContext.weight_tile = &weight_tile;
+    threadgroup array<uint4, 320> activation_tile;
+    kernelContext.activation_tile = &activation_tile;
+    bool gated = (given->args.gated) != 0U;
+    int t3 = gated ? 32 : 64;
+    uint first_token = group.x * 64U;
+    uint t4 = group.y * uint(t3);
+    if(first_token >= (given->args.step->tokens))
+    {
+        return;
+    }
+    Mover mover;
+    mover.thread_1 = thread_index;
+    mover.columns = given->args.columns;
+    #pragma unroll
+    for(uint i = 0U; i < 1U; i++)
+    {
+        Mover t5 = mover;
+        uint t6 = Mover_line(&t5, i);
+        uint t7 = min(t4 + row_of(t6, gated), given->args.rows - 1U);
+        uchar device* t8 = is_up(t6, gated) ? given->args.up : given->args.w;
+        mover.weights[i] = t8 + ulong(t7) * ulong(given->args.row_nbytes);
+    }
+    #pragma unroll
+    for(uint i = 0U; i < 2U; i++)
+    {
+        Mover t9 = mover;
+        uint t10 = Mover_token(&t9, i);
+        mover.activations[i] = given->args.x + ulong(min(first_token + t10, given->args.tokens - 1U)) * ulong(2U * given->args.stride);
+    }
+    uint subgroup = thread_index / 32U;
+    uint t11 = subgroup / 2U;
+    uint t12 = subgroup % 2U;
+    array<array<simdgroup_matrix<float, 8, 8>, 4>, 4> sums;
+    #pragma unroll
+    for(uint i = 0U; i < 4U; i++)
+    {
+        #pragma unroll
+        for(uint j = 0U; j < 4U; j++)
+        {
+            simdgroup_matrix<float, 8, 8> t13;
+            _slang_simdgroup_fill((&t13), (0.0));
+            sums[i][j] = t13;
+        }
+    }
+    uint t14 = group.z;
+    uint begin = t14 * given->args.steps;
+    uint t15 = min(begin + given->args.steps, (given->args.columns + 32U - 1U) / 32U);
+    Mover t16 = mover;
+    {
+        Loaded loaded;
+        uint t17 = t16.columns / 32U;
+        #pragma unroll
+        for(uint i = 0U; i < 1U; i++)
+        {
+            Mover t18 = t16;
+            uint t19 = Mover_unit(&t18, begin, i);
+            Q4_0_Bits t20 = Q4_0_fetch(t16.weights[i], min(t19, t17 - 1U));
+            loaded.bits[i] = t20;
+        }
+        uint eighth = t16.thread_1 % 4U;
+        uint of = begin * 2U + eighth / 2U;
+        uint t21 = Q4_0_column(of / 2U, of % 2U) + eighth % 2U * 8U;
+        #pragma unroll
+        for(uint i = 0U; i < 2U; i++)
+        {
+            uint4 t22 = (*(const device uint4*)(t16.activations[i] + 2U * t21));
+            loaded.activations[i] = t22;
+        }
+        t1 = loaded;
+    }
+    Loaded loaded_1 = t1;
+    uint step = begin;
+    while(step < t15)
+    {
+        Mover t23 = mover;
+        uint t24 = t23.columns / 32U;
+        {
+            #pragma unroll
+            for(uint i = 0U; i < 1U; i++)
+            {
+                #pragma unroll
+                for(uint g = 0U; g < 1U; g++)
+                {
+                    Mover t25 = t23;
+                    uint t26 = Mover_line(&t25, i);
+                    uint t27 = t26 * 5U;
+                    Mover t28 = t23;
+                    uint t29 = Mover_run(&t28, i);
+                    uint at = t27 + 2U * (t29 + g);
+                    uint group_1 = (step * 2U + t29 + g) % 2U;
+                    uint4 t30 = uint4(0U, 0U, 0U, 0U);
+                    uint4 t31 = uint4(0U);
+                    Mover t32 = t23;
+                    uint t33 = Mover_unit(&t32, step, i);
+                    array<uint4, 2> w;
+                    if(t33 < t24)
+                    {
+                        Q4_0_Bits t34 = loaded_1.bits[i];
+                        w = group_halves(&t34, t33, group_1);
+                    }
+                    else
+                    {
+                        w[0] = t30;
+                        w[1] = t31;
+                    }
+                    (*kernelContext.weight_tile)[at] = w[0];
+                    (*kernelContext.weight_tile)[at + 1U] = w[1];
+                }
+            }
+            #pragma unroll
+            for(uint i_1 = 0U; i_1 < 2U; i_1++)
+            {
+                Mover t35 = t23;
+                uint t36 = Mover_token(&t35, i_1);
+                (*kernelContext.activation_tile)[t36 * 5U + t23.thread_1 % 4U] = loaded_1.activations[i_1];
+            }
+        }
+        threadgroup_barrier(mem_flags::mem_threadgroup);
+        Mover t37 = mover;
+        uint t38 = step + 1U;
+        uint t39 = min(t38, t15 - 1U);
+        {
+            Loaded loaded_2;
+            uint t40 = t37.columns / 32U;
+            #pragma unroll
+            for(uint g = 0U; g < 1U; g++)
+            {
+                Mover t41 = t37;
+                uint t42 = Mover_unit(&t41, t39, g);
+                Q4_0_Bits t43 = Q4_0_fetch(t37.weights[g], min(t42, t40 - 1U));
+                loaded_2.bits[g] = t43;
+            }
+            uint eighth_1 = t37.thread_1 % 4U;
+            uint of_1 = t39 * 2U + eighth_1 / 2U;
+            uint t44 = Q4_0_column(of_1 / 2U, of_1 % 2U) + eighth_1 % 2U * 8U;
+            #pragma unroll
+            for(uint j = 0U; j < 2U; j++)
+            {
+                uint4 t45 = (*(const device uint4*)(t37.activations[j] + 2U * t44));
+                loaded_2.activations[j] = t45;
+            }
+            t2 = loaded_2;
+        }
+        for(uint k = 0U; k < 32U; k += 8U)
+        {
+            array<simdgroup_matrix<half, 8, 8>, 4> a;
+            #pragma unroll
+            for(uint j_1 = 0U; j_1 < 4U; j_1++)
+            {
+                simdgroup_matrix<half, 8, 8> t46 = _slang_simdgroup_load<simdgroup_matrix<half, 8, 8>>((const threadgroup half*)&(*(kernelContext.activation_tile))[((t12 * 4U + j_1) * 8U * 5U + k / 8U)], 8 * (5U));
+                a[j_1] = t46;
+            }
+            #pragma unroll
+            for(uint i_2 = 0U; i_2 < 4U; i_2++)
+            {
+                simdgroup_matrix<half, 8, 8> t47 = _slang_simdgroup_load_transpose<simdgroup_matrix<half, 8, 8>>((const threadgroup half*)&(*(kernelContext.weight_tile))[((t11 * 4U + i_2) * 8U * 5U + k / 8U)], 8 * (5U));
+                #pragma unroll
+                for(uint j_2 = 0U; j_2 < 4U; j_2++)
+                {
+                    simdgroup_matrix<float, 8, 8> t48 = linalg_coopMatMulAdd(a[j_2], t47, sums[i_2][j_2]);
+                    sums[i_2][j_2] = t48;
+                }
+            }
+        }
+        threadgroup_barrier(mem_flags::mem_threadgroup);
+        loaded_1 = t2;
+        step = t38;
+    }
+    float device* t49 = given->args.y + ulong(t14) * ulong(given->args.tokens) * ulong(given->args.rows);
+    uint t50 = subgroup * 32U;
+    uint i = gated ? 2U : 4U;
+    uint t51 = i * 4U;
+    for(uint g = 0U; g < t51; g++)
+    {
+        simdgroup_barrier(mem_flags::mem_threadgroup);
+        #pragma unroll
+        for(uint i_1 = 0U; i_1 < 4U; i_1++)
+        {
+            #pragma unroll
+            for(uint j = 0U; j < 4U; j++)
+            {
+                uint t52 = i_1 * 4U + j;
+                if(t52 == g)
+                {
+                    simdgroup_store((sums[i_1][j]), (threadgroup float*)&(*(kernelContext.weight_tile))[(t50)], 4 * (2U));
+                }
+                else
+                {
+                    bool t53 = gated && t52 == (g + t51);
+                    if(t53)
+                    {
+                        simdgroup_store((sums[i_1][j]), (threadgroup float*)&(*(kernelContext.weight_tile))[(t50 + 16U)], 4 * (2U));
+                    }
+                }
+            }
+        }
+        simdgroup_barrier(mem_flags::mem_threadgroup);
+        for(uint j = thread_index % 32U; j < 16U; j += 32U)
+        {
+            uint token = first_token + (t12 * 4U + g % 4U) * 8U + j / 2U;
+            uint row = t4 + (t11 * i + g / 4U) * 8U + j % 2U * 4U;
+            bool t53 = token >= (given->args.tokens) || row >= (given->args.rows);
+            if(t53)
+            {
+                continue;
+            }
+            float4 sum = as_type<float4>((*kernelContext.weight_tile)[t50 + j]);
+            float4 sum_1 = gated ? sum / (float4(1.0) + exp(- sum)) * (as_type<float4>((*kernelContext.weight_tile)[t50 + 16U + j])) : sum;
+            float4 sum_2 = (given->args.adds_bias) != 0U ? sum_1 + load_columns(given->args.bias, row / 4U, given->args.rows) : sum_1;
+            ulong at_1 = ulong(token) * ulong(given->args.rows);
+            float4 sum_3 = (given->args.adds_residual) != 0U ? sum_2 + load_columns(given->args.residual + at_1, row / 4U, given->args.rows) : sum_2;
+            store_columns(t49 + at_1, row / 4U, given->args.rows, sum_3);
+            if((given->args.writes_halves) != 0U)
+            {
+                uchar device* t54 = given->args.halves + 2ULL * (at_1 + ulong(row));
+                uint2 t55 = pack_halves(sum_3);
+                *(device uint2*)(t54) = (t55);
+            }
+        }
+    }
+}
+

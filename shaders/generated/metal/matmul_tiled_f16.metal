@@ -1,0 +1,280 @@
+// entry matmul_tiled, threads 16 16 1
+#include <metal_stdlib>
+using namespace metal;
+uint4 load16_anywhere(uchar device* p)
+{
+    ulong address = (ulong)p;
+    uint shift = uint(address) & 15U;
+    uint4 a = (*(const device uint4*)((uchar device*)(address - ulong(shift))));
+    uint4 b = (*(const device uint4*)((uchar device*)((address + 15ULL) & 18446744073709551600ULL)));
+    bool two = (shift & 8U) != 0U;
+    bool one = (shift & 4U) != 0U;
+    uint t1 = a.z;
+    uint t2 = a.w;
+    uint s1 = select(a.y, t2, two);
+    uint t3 = b.x;
+    uint s2 = select(t1, t3, two);
+    uint t4 = b.y;
+    uint s3 = select(t2, t4, two);
+    uint s4 = select(t3, b.z, two);
+    uint s1_1 = select(s1, s2, one);
+    uint s2_1 = select(s2, s3, one);
+    uint s3_1 = select(s3, s4, one);
+    uint bits = (shift & 3U) * 8U;
+    return (uint4(select(select(a.x, t1, two), s1, one), s1_1, s2_1, s3_1) >> (uint4(bits))) | ((uint4(s1_1, s2_1, s3_1, select(s4, select(t4, b.w, two), one)) << (uint4(1U))) << (uint4(31U - bits)));
+}
+
+struct F16_Bits
+{
+    array<uint4, 2> v;
+};
+
+F16_Bits F16_fetch(uchar device* row, uint unit)
+{
+    F16_Bits bits;
+    uchar device* t1 = row + unit * 32U;
+    if((uint((ulong)row) & 15U) == 0U)
+    {
+        #pragma unroll
+        for(uint i = 0U; i < 2U; i++)
+        {
+            uint4 t2 = (*(const device uint4*)(t1 + i * 16U));
+            bits.v[i] = t2;
+        }
+    }
+    else
+    {
+        #pragma unroll
+        for(uint i = 0U; i < 2U; i++)
+        {
+            uint4 t3 = load16_anywhere(t1 + i * 16U);
+            bits.v[i] = t3;
+        }
+    }
+    return bits;
+}
+
+array<float4, 4> F16_weights(const F16_Bits thread* bits, uint unit, uint group)
+{
+    array<float4, 4> w;
+    #pragma unroll
+    for(uint i = 0U; i < 4U; i++)
+    {
+        uint t1 = i % 2U * 2U;
+        w[i] = float4((as_type<half>((ushort)((bits->v[i / 2U][t1]) & 65535U))), (as_type<half>((ushort)((bits->v[i / 2U][t1]) >> 16U))), (as_type<half>((ushort)((bits->v[i / 2U][t1 + 1U]) & 65535U))), (as_type<half>((ushort)((bits->v[i / 2U][t1 + 1U]) >> 16U))));
+    }
+    return w;
+}
+
+uint load2(uchar device* p)
+{
+    return uint(*(ushort device*)(p));
+}
+
+float load_half(uchar device* p)
+{
+    uint t1 = load2(p);
+    return as_type<half>((ushort)(t1));
+}
+
+float F16_weight(uchar device* row, uint column)
+{
+    return load_half(row + column * 2U);
+}
+
+array<float4, 4> decode(uchar device* row, uint run, uint columns)
+{
+    uint t1 = 16U * run;
+    float4 t2 = float4(0.0);
+    array<float4, 4> w;
+    w[0] = float4(0.0, 0.0, 0.0, 0.0);
+    w[1] = t2;
+    w[2] = t2;
+    w[3] = t2;
+    if(run < (columns / 16U))
+    {
+        F16_Bits t3 = F16_fetch(row, run);
+        uint t4 = run % 1U;
+        F16_Bits t5 = t3;
+        return F16_weights(&t5, run, t4);
+    }
+    uint k = 0U;
+    for(;;)
+    {
+        if(!(k < 16U && (t1 + k) < columns))
+        {
+            break;
+        }
+        float t6 = F16_weight(row, t1 + k);
+        w[k / 4U][k % 4U] = t6;
+        k = k + 1U;
+    }
+    return w;
+}
+
+uint F16_column(uint unit, uint group)
+{
+    return unit * 16U;
+}
+
+float4 load_columns(float device* row, uint i, uint columns)
+{
+    if((columns & 3U) == 0U)
+    {
+        return (*(const device float4*)(row + 4U * i));
+    }
+    float4 loaded = float4(0.0);
+    uint t1 = 4U * i;
+    for(uint k = 0U; k < (min(4U, columns - t1)); k++)
+    {
+        loaded[k] = *(row + (t1 + k));
+    }
+    return loaded;
+}
+
+array<float4, 4> activations(float device* row, uint run, uint columns)
+{
+    uint t1 = F16_column(run, run % 1U) / 4U;
+    array<float4, 4> x;
+    #pragma unroll
+    for(uint i = 0U; i < 4U; i++)
+    {
+        uint t2 = t1 + i;
+        float4 t3 = (4U * t2) < columns ? load_columns(row, t2, columns) : float4(0.0);
+        x[i] = t3;
+    }
+    return x;
+}
+
+struct Step
+{
+    uint past;
+    uint tokens;
+    uint rows;
+    uint drawn;
+    uint seed;
+    float temperature;
+    uint top_k;
+    float top_p;
+    float min_p;
+    array<uint, 3> padding;
+};
+
+struct MatmulTiledArgs
+{
+    uchar device* w;
+    uchar device* up;
+    float device* x;
+    Step device* step;
+    float device* bias;
+    float device* residual;
+    float device* y;
+    uint rows;
+    uint columns;
+    uint tokens;
+    uint row_nbytes;
+    uint adds_bias;
+    uint adds_residual;
+    uint gated;
+};
+
+struct EntryPointParams
+{
+    MatmulTiledArgs args;
+};
+
+struct KernelContext
+{
+    EntryPointParams constant* given;
+    array<array<float, 64>, 32> threadgroup* weight_tile;
+    array<array<float, 64>, 32> threadgroup* activation_tile;
+};
+
+[[kernel]] void matmul_tiled(uint thread_index [[thread_index_in_threadgroup]], uint3 group [[threadgroup_position_in_grid]], EntryPointParams constant* given [[buffer(0)]])
+{
+    KernelContext kernelContext;
+    kernelContext.given = given;
+    threadgroup array<array<float, 64>, 32> weight_tile;
+    kernelContext.weight_tile = &weight_tile;
+    threadgroup array<array<float, 64>, 32> activation_tile;
+    kernelContext.activation_tile = &activation_tile;
+    bool gated = (given->args.gated) != 0U;
+    uint rows = gated ? 32U : 64U;
+    uint first_token = group.x * 64U;
+    uint first_row = group.y * rows;
+    if(first_token >= (given->args.step->tokens))
+    {
+        return;
+    }
+    uint line = thread_index % 64U;
+    uint half_1 = thread_index / 64U % 2U;
+    bool t1 = thread_index < 128U;
+    rows = gated ? line / 4U * 2U + line % 2U : line;
+    uint row = first_row + rows;
+    bool t2 = gated && (line % 4U) >= 2U;
+    uchar device* t3 = t2 ? given->args.up : given->args.w;
+    uchar device* t4 = t3 + ulong(min(row, given->args.rows - 1U)) * ulong(given->args.row_nbytes);
+    float device* t5 = given->args.x + ulong(min(first_token + line, given->args.tokens - 1U)) * ulong(given->args.columns);
+    uint t6 = thread_index % 16U * 4U;
+    uint t7 = thread_index / 16U * 4U;
+    float4 t8 = float4(0.0);
+    array<float4, 4> sums;
+    sums[0] = float4(0.0, 0.0, 0.0, 0.0);
+    sums[1] = t8;
+    sums[2] = t8;
+    sums[3] = t8;
+    for(uint run = half_1; run < ((given->args.columns + 32U - 1U) / 32U * 2U); run += 2U)
+    {
+        array<float4, 4> loaded = t1 ? decode(t4, run, given->args.columns) : activations(t5, run, given->args.columns);
+        #pragma unroll
+        for(uint k = 0U; k < 16U; k++)
+        {
+            if(t1)
+            {
+                (*kernelContext.weight_tile)[half_1 * 16U + k][line] = loaded[k / 4U][k % 4U];
+            }
+            else
+            {
+                (*kernelContext.activation_tile)[half_1 * 16U + k][line] = loaded[k / 4U][k % 4U];
+            }
+        }
+        threadgroup_barrier(mem_flags::mem_threadgroup);
+        for(uint k_1 = 0U; k_1 < 32U; k_1++)
+        {
+            float4 t9 = float4((*kernelContext.weight_tile)[k_1][t6], (*kernelContext.weight_tile)[k_1][t6 + 1U], (*kernelContext.weight_tile)[k_1][t6 + 2U], (*kernelContext.weight_tile)[k_1][t6 + 3U]);
+            #pragma unroll
+            for(uint i = 0U; i < 4U; i++)
+            {
+                sums[i] = sums[i] + float4((*kernelContext.activation_tile)[k_1][t7 + i]) * t9;
+            }
+        }
+        threadgroup_barrier(mem_flags::mem_threadgroup);
+    }
+    #pragma unroll
+    for(uint k_1 = 0U; k_1 < 4U; k_1++)
+    {
+        uint token = first_token + t7 + k_1;
+        if(token >= (given->args.tokens))
+        {
+            return;
+        }
+        ulong t10 = ulong(token) * ulong(given->args.rows);
+        #pragma unroll
+        for(uint k = 0U; k < 4U; k++)
+        {
+            rows = gated ? t6 / 2U : t6;
+            uint row_1 = first_row + rows + k;
+            t2 = row_1 >= (given->args.rows) || (gated && k >= 2U);
+            if(t2)
+            {
+                continue;
+            }
+            float sum = sums[k_1][k];
+            float sum_1 = gated ? sum / (1.0 + exp(- sum)) * sums[k_1][k ^ 2U] : sum;
+            float sum_2 = (given->args.adds_bias) != 0U ? sum_1 + *(given->args.bias + row_1) : sum_1;
+            float sum_3 = (given->args.adds_residual) != 0U ? sum_2 + *(given->args.residual + (t10 + ulong(row_1))) : sum_2;
+            *(given->args.y + (t10 + ulong(row_1))) = sum_3;
+        }
+    }
+}
+

@@ -1,0 +1,306 @@
+// entry matmul_tiled, threads 16 16 1
+#include <metal_stdlib>
+using namespace metal;
+struct Quants
+{
+    uint4 q;
+    float scale;
+    float min;
+};
+
+struct Q5_1_Bits
+{
+    uint2 head;
+    uint4 nibbles;
+};
+
+struct Codes
+{
+    uint4 q;
+    float scale;
+    float min;
+};
+
+uint4 spread_bits(uint bits)
+{
+    return ((uint4(bits, bits >> 4U, bits >> 8U, bits >> 12U) & (uint4(15U))) * uint4(2113665U)) & (uint4(16843009U));
+}
+
+Codes Codes_make(uint4 q, float scale, float min)
+{
+    Codes t1;
+    t1.q = q;
+    t1.scale = scale;
+    t1.min = min;
+    return t1;
+}
+
+Codes Q5_1_codes(const Q5_1_Bits thread* bits, uint unit, uint group)
+{
+    return Codes_make((((bits->nibbles) >> (uint4(group * 4U))) & (uint4(252645135U))) | ((spread_bits((bits->head.y) >> (group * 16U))) << (uint4(4U))), 1.0, 1.0);
+}
+
+float2 Q5_1_factors(const Q5_1_Bits thread* bits)
+{
+    uint t1 = bits->head.x;
+    return float2((as_type<half>((ushort)(t1 & 65535U))), - (as_type<half>((ushort)(t1 >> 16U))));
+}
+
+Quants Quants_make(uint4 q, float scale, float min)
+{
+    Quants t1;
+    t1.q = q;
+    t1.scale = scale;
+    t1.min = min;
+    return t1;
+}
+
+Quants IDotFormat_quants(const Q5_1_Bits thread* bits, uint unit, uint group)
+{
+    Codes t1 = Q5_1_codes(bits, unit, group);
+    float2 t2 = Q5_1_factors(bits);
+    return Quants_make(t1.q, t2.x * t1.scale, t2.y * t1.min);
+}
+
+uint4 load16_anywhere(uchar device* p)
+{
+    ulong address = (ulong)p;
+    uint shift = uint(address) & 15U;
+    uint4 a = (*(const device uint4*)((uchar device*)(address - ulong(shift))));
+    uint4 b = (*(const device uint4*)((uchar device*)((address + 15ULL) & 18446744073709551600ULL)));
+    bool two = (shift & 8U) != 0U;
+    bool one = (shift & 4U) != 0U;
+    uint t1 = a.z;
+    uint t2 = a.w;
+    uint s1 = select(a.y, t2, two);
+    uint t3 = b.x;
+    uint s2 = select(t1, t3, two);
+    uint t4 = b.y;
+    uint s3 = select(t2, t4, two);
+    uint s4 = select(t3, b.z, two);
+    uint s1_1 = select(s1, s2, one);
+    uint s2_1 = select(s2, s3, one);
+    uint s3_1 = select(s3, s4, one);
+    uint bits = (shift & 3U) * 8U;
+    return (uint4(select(select(a.x, t1, two), s1, one), s1_1, s2_1, s3_1) >> (uint4(bits))) | ((uint4(s1_1, s2_1, s3_1, select(s4, select(t4, b.w, two), one)) << (uint4(1U))) << (uint4(31U - bits)));
+}
+
+Q5_1_Bits Q5_1_Bits_make(uint2 head, uint4 nibbles)
+{
+    Q5_1_Bits t1;
+    t1.head = head;
+    t1.nibbles = nibbles;
+    return t1;
+}
+
+Q5_1_Bits Q5_1_fetch(uchar device* row, uint unit)
+{
+    uchar device* block = row + unit * 24U;
+    uint2 t1 = (*(const device uint2*)(block));
+    uint4 t2 = load16_anywhere(block + 8);
+    return Q5_1_Bits_make(t1, t2);
+}
+
+float4 unpack_int8(uint word)
+{
+    return float4(int4(int(word << 24U), int(word << 16U), int(word << 8U), int(word)) >> (uint4(24U)));
+}
+
+array<float4, 4> to_floats(const Quants thread* quants)
+{
+    array<float4, 4> w;
+    #pragma unroll
+    for(uint i = 0U; i < 4U; i++)
+    {
+        w[i] = float4(quants->scale) * unpack_int8(quants->q[i]) - float4(quants->min);
+    }
+    return w;
+}
+
+array<float4, 4> Q5_1_weights(const Q5_1_Bits thread* bits, uint unit, uint group)
+{
+    Quants t1 = IDotFormat_quants(bits, unit, group);
+    return to_floats(&t1);
+}
+
+array<float4, 4> decode(uchar device* row, uint run, uint columns)
+{
+    uint unit = run / 2U;
+    float4 t1 = float4(0.0);
+    array<float4, 4> w = { float4(0.0, 0.0, 0.0, 0.0), t1, t1, t1 };
+    if(unit < (columns / 32U))
+    {
+        Q5_1_Bits t2 = Q5_1_fetch(row, unit);
+        uint t3 = run % 2U;
+        Q5_1_Bits t4 = t2;
+        return Q5_1_weights(&t4, unit, t3);
+    }
+    return w;
+}
+
+uint Q5_1_column(uint unit, uint group)
+{
+    return unit * 32U + group * 16U;
+}
+
+float4 load_columns(float device* row, uint i, uint columns)
+{
+    if((columns & 3U) == 0U)
+    {
+        return (*(const device float4*)(row + 4U * i));
+    }
+    float4 loaded = float4(0.0);
+    uint t1 = 4U * i;
+    for(uint k = 0U; k < (min(4U, columns - t1)); k++)
+    {
+        loaded[k] = *(row + (t1 + k));
+    }
+    return loaded;
+}
+
+array<float4, 4> activations(float device* row, uint run, uint columns)
+{
+    uint t1 = Q5_1_column(run / 2U, run % 2U) / 4U;
+    array<float4, 4> x;
+    #pragma unroll
+    for(uint i = 0U; i < 4U; i++)
+    {
+        uint t2 = t1 + i;
+        float4 t3 = (4U * t2) < columns ? load_columns(row, t2, columns) : float4(0.0);
+        x[i] = t3;
+    }
+    return x;
+}
+
+struct Step
+{
+    uint past;
+    uint tokens;
+    uint rows;
+    uint drawn;
+    uint seed;
+    float temperature;
+    uint top_k;
+    float top_p;
+    float min_p;
+    array<uint, 3> padding;
+};
+
+struct MatmulTiledArgs
+{
+    uchar device* w;
+    uchar device* up;
+    float device* x;
+    Step device* step;
+    float device* bias;
+    float device* residual;
+    float device* y;
+    uint rows;
+    uint columns;
+    uint tokens;
+    uint row_nbytes;
+    uint adds_bias;
+    uint adds_residual;
+    uint gated;
+};
+
+struct EntryPointParams
+{
+    MatmulTiledArgs args;
+};
+
+struct KernelContext
+{
+    EntryPointParams constant* given;
+    array<array<float, 64>, 32> threadgroup* weight_tile;
+    array<array<float, 64>, 32> threadgroup* activation_tile;
+};
+
+[[kernel]] void matmul_tiled(uint thread_index [[thread_index_in_threadgroup]], uint3 group [[threadgroup_position_in_grid]], EntryPointParams constant* given [[buffer(0)]])
+{
+    KernelContext kernelContext;
+    kernelContext.given = given;
+    threadgroup array<array<float, 64>, 32> weight_tile;
+    kernelContext.weight_tile = &weight_tile;
+    threadgroup array<array<float, 64>, 32> activation_tile;
+    kernelContext.activation_tile = &activation_tile;
+    bool gated = (given->args.gated) != 0U;
+    uint rows = gated ? 32U : 64U;
+    uint first_token = group.x * 64U;
+    uint first_row = group.y * rows;
+    if(first_token >= (given->args.step->tokens))
+    {
+        return;
+    }
+    uint line = thread_index % 64U;
+    uint half_1 = thread_index / 64U % 2U;
+    bool t1 = thread_index < 128U;
+    rows = gated ? line / 4U * 2U + line % 2U : line;
+    uint row = first_row + rows;
+    bool t2 = gated && (line % 4U) >= 2U;
+    uchar device* t3 = t2 ? given->args.up : given->args.w;
+    uchar device* t4 = t3 + ulong(min(row, given->args.rows - 1U)) * ulong(given->args.row_nbytes);
+    float device* t5 = given->args.x + ulong(min(first_token + line, given->args.tokens - 1U)) * ulong(given->args.columns);
+    uint t6 = thread_index % 16U * 4U;
+    uint t7 = thread_index / 16U * 4U;
+    float4 t8 = float4(0.0);
+    array<float4, 4> sums;
+    sums[0] = float4(0.0, 0.0, 0.0, 0.0);
+    sums[1] = t8;
+    sums[2] = t8;
+    sums[3] = t8;
+    for(uint run = half_1; run < ((given->args.columns + 32U - 1U) / 32U * 2U); run += 2U)
+    {
+        array<float4, 4> loaded = t1 ? decode(t4, run, given->args.columns) : activations(t5, run, given->args.columns);
+        #pragma unroll
+        for(uint k = 0U; k < 16U; k++)
+        {
+            if(t1)
+            {
+                (*kernelContext.weight_tile)[half_1 * 16U + k][line] = loaded[k / 4U][k % 4U];
+            }
+            else
+            {
+                (*kernelContext.activation_tile)[half_1 * 16U + k][line] = loaded[k / 4U][k % 4U];
+            }
+        }
+        threadgroup_barrier(mem_flags::mem_threadgroup);
+        for(uint k_1 = 0U; k_1 < 32U; k_1++)
+        {
+            float4 t9 = float4((*kernelContext.weight_tile)[k_1][t6], (*kernelContext.weight_tile)[k_1][t6 + 1U], (*kernelContext.weight_tile)[k_1][t6 + 2U], (*kernelContext.weight_tile)[k_1][t6 + 3U]);
+            #pragma unroll
+            for(uint i = 0U; i < 4U; i++)
+            {
+                sums[i] = sums[i] + float4((*kernelContext.activation_tile)[k_1][t7 + i]) * t9;
+            }
+        }
+        threadgroup_barrier(mem_flags::mem_threadgroup);
+    }
+    #pragma unroll
+    for(uint k_1 = 0U; k_1 < 4U; k_1++)
+    {
+        uint token = first_token + t7 + k_1;
+        if(token >= (given->args.tokens))
+        {
+            return;
+        }
+        ulong t10 = ulong(token) * ulong(given->args.rows);
+        #pragma unroll
+        for(uint k = 0U; k < 4U; k++)
+        {
+            rows = gated ? t6 / 2U : t6;
+            uint row_1 = first_row + rows + k;
+            t2 = row_1 >= (given->args.rows) || (gated && k >= 2U);
+            if(t2)
+            {
+                continue;
+            }
+            float sum = sums[k_1][k];
+            float sum_1 = gated ? sum / (1.0 + exp(- sum)) * sums[k_1][k ^ 2U] : sum;
+            float sum_2 = (given->args.adds_bias) != 0U ? sum_1 + *(given->args.bias + row_1) : sum_1;
+            float sum_3 = (given->args.adds_residual) != 0U ? sum_2 + *(given->args.residual + (t10 + ulong(row_1))) : sum_2;
+            *(given->args.y + (t10 + ulong(row_1))) = sum_3;
+        }
+    }
+}
+

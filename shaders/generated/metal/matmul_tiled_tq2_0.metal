@@ -1,0 +1,306 @@
+// entry matmul_tiled, threads 16 16 1
+#include <metal_stdlib>
+using namespace metal;
+struct Quants
+{
+    uint4 q;
+    float scale;
+    float min;
+};
+
+struct TQ2_0_Bits
+{
+    uint4 pairs;
+    uint d;
+};
+
+struct Codes
+{
+    uint4 q;
+    float scale;
+    float min;
+};
+
+Codes Codes_make(uint4 q, float scale, float min)
+{
+    Codes t1;
+    t1.q = q;
+    t1.scale = scale;
+    t1.min = min;
+    return t1;
+}
+
+Codes TQ2_0_codes(const TQ2_0_Bits thread* bits, uint unit, uint group)
+{
+    return Codes_make(((bits->pairs) >> (uint4(group * 2U))) & (uint4(50529027U)), 1.0, 0.0);
+}
+
+float2 TQ2_0_factors(const TQ2_0_Bits thread* bits)
+{
+    return float2(as_type<half>((ushort)(bits->d)));
+}
+
+Quants Quants_make(uint4 q, float scale, float min)
+{
+    Quants t1;
+    t1.q = q;
+    t1.scale = scale;
+    t1.min = min;
+    return t1;
+}
+
+Quants IDotFormat_quants(const TQ2_0_Bits thread* bits, uint unit, uint group)
+{
+    Codes t1 = TQ2_0_codes(bits, unit, group);
+    float2 t2 = TQ2_0_factors(bits);
+    float scale = t2.x * t1.scale;
+    return Quants_make(t1.q, scale, scale);
+}
+
+uint4 load16_anywhere(uchar device* p)
+{
+    ulong address = (ulong)p;
+    uint shift = uint(address) & 15U;
+    uint4 a = (*(const device uint4*)((uchar device*)(address - ulong(shift))));
+    uint4 b = (*(const device uint4*)((uchar device*)((address + 15ULL) & 18446744073709551600ULL)));
+    bool two = (shift & 8U) != 0U;
+    bool one = (shift & 4U) != 0U;
+    uint t1 = a.z;
+    uint t2 = a.w;
+    uint s1 = select(a.y, t2, two);
+    uint t3 = b.x;
+    uint s2 = select(t1, t3, two);
+    uint t4 = b.y;
+    uint s3 = select(t2, t4, two);
+    uint s4 = select(t3, b.z, two);
+    uint s1_1 = select(s1, s2, one);
+    uint s2_1 = select(s2, s3, one);
+    uint s3_1 = select(s3, s4, one);
+    uint bits = (shift & 3U) * 8U;
+    return (uint4(select(select(a.x, t1, two), s1, one), s1_1, s2_1, s3_1) >> (uint4(bits))) | ((uint4(s1_1, s2_1, s3_1, select(s4, select(t4, b.w, two), one)) << (uint4(1U))) << (uint4(31U - bits)));
+}
+
+uint load2(uchar device* p)
+{
+    return uint(*(ushort device*)(p));
+}
+
+TQ2_0_Bits TQ2_0_Bits_make(uint4 pairs, uint d)
+{
+    TQ2_0_Bits t1;
+    t1.pairs = pairs;
+    t1.d = d;
+    return t1;
+}
+
+TQ2_0_Bits TQ2_0_fetch(uchar device* row, uint unit)
+{
+    uchar device* block = row + (unit >> 2U) * 66U;
+    uint4 t1 = load16_anywhere(block + (unit & 3U) * 16U);
+    uint t2 = load2(block + 64);
+    return TQ2_0_Bits_make(t1, t2);
+}
+
+float4 unpack_int8(uint word)
+{
+    return float4(int4(int(word << 24U), int(word << 16U), int(word << 8U), int(word)) >> (uint4(24U)));
+}
+
+array<float4, 4> to_floats(const Quants thread* quants)
+{
+    array<float4, 4> w;
+    #pragma unroll
+    for(uint i = 0U; i < 4U; i++)
+    {
+        w[i] = float4(quants->scale) * unpack_int8(quants->q[i]) - float4(quants->min);
+    }
+    return w;
+}
+
+array<float4, 4> TQ2_0_weights(const TQ2_0_Bits thread* bits, uint unit, uint group)
+{
+    Quants t1 = IDotFormat_quants(bits, unit, group);
+    return to_floats(&t1);
+}
+
+array<float4, 4> decode(uchar device* row, uint run, uint columns)
+{
+    uint unit = run / 4U;
+    float4 t1 = float4(0.0);
+    array<float4, 4> w = { float4(0.0, 0.0, 0.0, 0.0), t1, t1, t1 };
+    if(unit < (columns / 64U))
+    {
+        TQ2_0_Bits t2 = TQ2_0_fetch(row, unit);
+        uint t3 = run % 4U;
+        TQ2_0_Bits t4 = t2;
+        return TQ2_0_weights(&t4, unit, t3);
+    }
+    return w;
+}
+
+uint TQ2_0_column(uint unit, uint group)
+{
+    return (unit >> 1U) * 128U + group * 32U + (unit & 1U) * 16U;
+}
+
+float4 load_columns(float device* row, uint i, uint columns)
+{
+    if((columns & 3U) == 0U)
+    {
+        return (*(const device float4*)(row + 4U * i));
+    }
+    float4 loaded = float4(0.0);
+    uint t1 = 4U * i;
+    for(uint k = 0U; k < (min(4U, columns - t1)); k++)
+    {
+        loaded[k] = *(row + (t1 + k));
+    }
+    return loaded;
+}
+
+array<float4, 4> activations(float device* row, uint run, uint columns)
+{
+    uint t1 = TQ2_0_column(run / 4U, run % 4U) / 4U;
+    array<float4, 4> x;
+    #pragma unroll
+    for(uint i = 0U; i < 4U; i++)
+    {
+        uint t2 = t1 + i;
+        float4 t3 = (4U * t2) < columns ? load_columns(row, t2, columns) : float4(0.0);
+        x[i] = t3;
+    }
+    return x;
+}
+
+struct Step
+{
+    uint past;
+    uint tokens;
+    uint rows;
+    uint drawn;
+    uint seed;
+    float temperature;
+    uint top_k;
+    float top_p;
+    float min_p;
+    array<uint, 3> padding;
+};
+
+struct MatmulTiledArgs
+{
+    uchar device* w;
+    uchar device* up;
+    float device* x;
+    Step device* step;
+    float device* bias;
+    float device* residual;
+    float device* y;
+    uint rows;
+    uint columns;
+    uint tokens;
+    uint row_nbytes;
+    uint adds_bias;
+    uint adds_residual;
+    uint gated;
+};
+
+struct EntryPointParams
+{
+    MatmulTiledArgs args;
+};
+
+struct KernelContext
+{
+    EntryPointParams constant* given;
+    array<array<float, 64>, 32> threadgroup* weight_tile;
+    array<array<float, 64>, 32> threadgroup* activation_tile;
+};
+
+[[kernel]] void matmul_tiled(uint thread_index [[thread_index_in_threadgroup]], uint3 group [[threadgroup_position_in_grid]], EntryPointParams constant* given [[buffer(0)]])
+{
+    KernelContext kernelContext;
+    kernelContext.given = given;
+    threadgroup array<array<float, 64>, 32> weight_tile;
+    kernelContext.weight_tile = &weight_tile;
+    threadgroup array<array<float, 64>, 32> activation_tile;
+    kernelContext.activation_tile = &activation_tile;
+    bool gated = (given->args.gated) != 0U;
+    uint rows = gated ? 32U : 64U;
+    uint first_token = group.x * 64U;
+    uint first_row = group.y * rows;
+    if(first_token >= (given->args.step->tokens))
+    {
+        return;
+    }
+    uint line = thread_index % 64U;
+    uint half_1 = thread_index / 64U % 2U;
+    bool t1 = thread_index < 128U;
+    rows = gated ? line / 4U * 2U + line % 2U : line;
+    uint row = first_row + rows;
+    bool t2 = gated && (line % 4U) >= 2U;
+    uchar device* t3 = t2 ? given->args.up : given->args.w;
+    uchar device* t4 = t3 + ulong(min(row, given->args.rows - 1U)) * ulong(given->args.row_nbytes);
+    float device* t5 = given->args.x + ulong(min(first_token + line, given->args.tokens - 1U)) * ulong(given->args.columns);
+    uint t6 = thread_index % 16U * 4U;
+    uint t7 = thread_index / 16U * 4U;
+    float4 t8 = float4(0.0);
+    array<float4, 4> sums;
+    sums[0] = float4(0.0, 0.0, 0.0, 0.0);
+    sums[1] = t8;
+    sums[2] = t8;
+    sums[3] = t8;
+    for(uint run = half_1; run < ((given->args.columns + 32U - 1U) / 32U * 2U); run += 2U)
+    {
+        array<float4, 4> loaded = t1 ? decode(t4, run, given->args.columns) : activations(t5, run, given->args.columns);
+        #pragma unroll
+        for(uint k = 0U; k < 16U; k++)
+        {
+            if(t1)
+            {
+                (*kernelContext.weight_tile)[half_1 * 16U + k][line] = loaded[k / 4U][k % 4U];
+            }
+            else
+            {
+                (*kernelContext.activation_tile)[half_1 * 16U + k][line] = loaded[k / 4U][k % 4U];
+            }
+        }
+        threadgroup_barrier(mem_flags::mem_threadgroup);
+        for(uint k_1 = 0U; k_1 < 32U; k_1++)
+        {
+            float4 t9 = float4((*kernelContext.weight_tile)[k_1][t6], (*kernelContext.weight_tile)[k_1][t6 + 1U], (*kernelContext.weight_tile)[k_1][t6 + 2U], (*kernelContext.weight_tile)[k_1][t6 + 3U]);
+            #pragma unroll
+            for(uint i = 0U; i < 4U; i++)
+            {
+                sums[i] = sums[i] + float4((*kernelContext.activation_tile)[k_1][t7 + i]) * t9;
+            }
+        }
+        threadgroup_barrier(mem_flags::mem_threadgroup);
+    }
+    #pragma unroll
+    for(uint k_1 = 0U; k_1 < 4U; k_1++)
+    {
+        uint token = first_token + t7 + k_1;
+        if(token >= (given->args.tokens))
+        {
+            return;
+        }
+        ulong t10 = ulong(token) * ulong(given->args.rows);
+        #pragma unroll
+        for(uint k = 0U; k < 4U; k++)
+        {
+            rows = gated ? t6 / 2U : t6;
+            uint row_1 = first_row + rows + k;
+            t2 = row_1 >= (given->args.rows) || (gated && k >= 2U);
+            if(t2)
+            {
+                continue;
+            }
+            float sum = sums[k_1][k];
+            float sum_1 = gated ? sum / (1.0 + exp(- sum)) * sums[k_1][k ^ 2U] : sum;
+            float sum_2 = (given->args.adds_bias) != 0U ? sum_1 + *(given->args.bias + row_1) : sum_1;
+            float sum_3 = (given->args.adds_residual) != 0U ? sum_2 + *(given->args.residual + (t10 + ulong(row_1))) : sum_2;
+            *(given->args.y + (t10 + ulong(row_1))) = sum_3;
+        }
+    }
+}
+

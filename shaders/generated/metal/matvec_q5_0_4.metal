@@ -1,0 +1,383 @@
+// entry matvec, threads constant 0
+#include <metal_stdlib>
+using namespace metal;
+struct Quants
+{
+    uint4 q;
+    float scale;
+    float min;
+};
+
+struct Q5_0_Bits
+{
+    uint d;
+    uint fifths;
+    uint4 nibbles;
+};
+
+struct Codes
+{
+    uint4 q;
+    float scale;
+    float min;
+};
+
+uint4 spread_bits(uint bits)
+{
+    return ((uint4(bits, bits >> 4U, bits >> 8U, bits >> 12U) & (uint4(15U))) * uint4(2113665U)) & (uint4(16843009U));
+}
+
+Codes Codes_make(uint4 q, float scale, float min)
+{
+    Codes t1;
+    t1.q = q;
+    t1.scale = scale;
+    t1.min = min;
+    return t1;
+}
+
+Codes Q5_0_codes(const Q5_0_Bits thread* bits, uint unit, uint group)
+{
+    return Codes_make((((bits->nibbles) >> (uint4(group * 4U))) & (uint4(252645135U))) | ((spread_bits((bits->fifths) >> (group * 16U))) << (uint4(4U))), 1.0, 0.0);
+}
+
+float2 Q5_0_factors(const Q5_0_Bits thread* bits)
+{
+    return float2(as_type<half>((ushort)(bits->d)));
+}
+
+Quants Quants_make(uint4 q, float scale, float min)
+{
+    Quants t1;
+    t1.q = q;
+    t1.scale = scale;
+    t1.min = min;
+    return t1;
+}
+
+Quants IDotFormat_quants(const Q5_0_Bits thread* bits, uint unit, uint group)
+{
+    Codes t1 = Q5_0_codes(bits, unit, group);
+    float2 t2 = Q5_0_factors(bits);
+    float scale = t2.x * t1.scale;
+    return Quants_make(t1.q, scale, scale * 16.0);
+}
+
+constant uint fc_THREADS [[function_constant(0)]];
+constant uint THREADS = is_function_constant_defined(fc_THREADS) ? fc_THREADS : 128U;
+constant uint fc_TEAM [[function_constant(1)]];
+constant uint TEAM = is_function_constant_defined(fc_TEAM) ? fc_TEAM : 32U;
+struct Team
+{
+    uint lane;
+    uint row;
+    uint token;
+    array<float, 8> sums;
+    array<float, 1> bias;
+    array<float, 4> residual;
+};
+
+struct MatvecArgs
+{
+    uchar device* x;
+    uchar device* w;
+    uchar device* up;
+    float device* bias;
+    float device* residual;
+    float device* y;
+    float device* weight;
+    uchar device* made;
+    uint columns;
+    uint rows;
+    uint row_nbytes;
+    uint tokens;
+    uint adds_bias;
+    uint adds_residual;
+    uint weighs;
+    uint parts;
+    float epsilon;
+};
+
+Team Team_make(const MatvecArgs constant* args, uint3 group, uint thread_1)
+{
+    Team t1;
+    t1.lane = thread_1 % TEAM;
+    uint t2 = (group.y * 32768U + group.x) * (THREADS / TEAM);
+    t1.row = t2 + (thread_1 / TEAM);
+    t1.token = group.z * 4U;
+    #pragma unroll
+    for(uint i = 0U; i < 8U; i++)
+    {
+        t1.sums[i] = 0.0;
+    }
+    #pragma unroll
+    for(uint r = 0U; r < 1U; r++)
+    {
+        uint t3 = args->rows;
+        uint t4 = min(t1.row + r, args->rows - 1U);
+        t1.bias[r] = 0.0;
+        if((args->adds_bias) != 0U)
+        {
+            t1.bias[r] = *(args->bias + t4);
+        }
+        #pragma unroll
+        for(uint t = 0U; t < 4U; t++)
+        {
+            t1.residual[r * 4U + t] = 0.0;
+            if((args->adds_residual) != 0U)
+            {
+                t1.residual[r * 4U + t] = *(args->residual + (min(t1.token + t, args->tokens - 1U) * t3 + t4));
+            }
+        }
+    }
+    return t1;
+}
+
+constant uint fc_GATED [[function_constant(2)]];
+constant bool GATED = is_function_constant_defined(fc_GATED) ? fc_GATED != 0U : false;
+uchar device* Team_weights(const Team thread* self, const MatvecArgs constant* args, uint matrix_1, uint r)
+{
+    uchar device* w = matrix_1 == 0U ? args->w : args->up;
+    return w + ulong(min(self->row + r, args->rows - 1U)) * ulong(args->row_nbytes);
+}
+
+uint load2(uchar device* p)
+{
+    return uint(*(ushort device*)(p));
+}
+
+uint4 load16_anywhere(uchar device* p)
+{
+    ulong address = (ulong)p;
+    uint shift = uint(address) & 15U;
+    uint4 a = (*(const device uint4*)((uchar device*)(address - ulong(shift))));
+    uint4 b = (*(const device uint4*)((uchar device*)((address + 15ULL) & 18446744073709551600ULL)));
+    bool two = (shift & 8U) != 0U;
+    bool one = (shift & 4U) != 0U;
+    uint t1 = a.z;
+    uint t2 = a.w;
+    uint s1 = select(a.y, t2, two);
+    uint t3 = b.x;
+    uint s2 = select(t1, t3, two);
+    uint t4 = b.y;
+    uint s3 = select(t2, t4, two);
+    uint s4 = select(t3, b.z, two);
+    uint s1_1 = select(s1, s2, one);
+    uint s2_1 = select(s2, s3, one);
+    uint s3_1 = select(s3, s4, one);
+    uint bits = (shift & 3U) * 8U;
+    return (uint4(select(select(a.x, t1, two), s1, one), s1_1, s2_1, s3_1) >> (uint4(bits))) | ((uint4(s1_1, s2_1, s3_1, select(s4, select(t4, b.w, two), one)) << (uint4(1U))) << (uint4(31U - bits)));
+}
+
+Q5_0_Bits Q5_0_Bits_make(uint d, uint fifths, uint4 nibbles)
+{
+    Q5_0_Bits t1;
+    t1.d = d;
+    t1.fifths = fifths;
+    t1.nibbles = nibbles;
+    return t1;
+}
+
+Q5_0_Bits Q5_0_fetch(uchar device* row, uint unit)
+{
+    uchar device* block = row + unit * 22U;
+    uint t1 = load2(block + 2);
+    uint t2 = load2(block + 4);
+    uint fifths = t1 | (t2 << 16U);
+    uint t3 = load2(block);
+    uint4 t4 = load16_anywhere(block + 6);
+    return Q5_0_Bits_make(t3, fifths, t4);
+}
+
+uint Team_activations(const Team thread* self, const MatvecArgs constant* args, uint t)
+{
+    return min(self->token + t, args->tokens - 1U) * args->columns;
+}
+
+uint Q5_0_column(uint unit, uint group)
+{
+    return unit * 32U + group * 16U;
+}
+
+array<float4, 4> load_x(float device* x, uint columns)
+{
+    array<float4, 4> loaded;
+    #pragma unroll
+    for(uint i = 0U; i < 4U; i++)
+    {
+        float4 t1 = (*(const device float4*)(x + i * 4U));
+        loaded[i] = t1;
+    }
+    return loaded;
+}
+
+float4 unpack_int8(uint word)
+{
+    return float4(int4(int(word << 24U), int(word << 16U), int(word << 8U), int(word)) >> (uint4(24U)));
+}
+
+array<float4, 4> to_floats(const Quants thread* quants)
+{
+    array<float4, 4> w;
+    #pragma unroll
+    for(uint i = 0U; i < 4U; i++)
+    {
+        w[i] = float4(quants->scale) * unpack_int8(quants->q[i]) - float4(quants->min);
+    }
+    return w;
+}
+
+array<float4, 4> Q5_0_weights(const Q5_0_Bits thread* bits, uint unit, uint group)
+{
+    Quants t1 = IDotFormat_quants(bits, unit, group);
+    return to_floats(&t1);
+}
+
+uint Team_place(uint matrix_1, uint r, uint t)
+{
+    return (matrix_1 + r) * 4U + t;
+}
+
+struct EntryPointParams
+{
+    MatvecArgs args;
+};
+
+struct KernelContext
+{
+    EntryPointParams constant* given;
+    uint simd_lanes;
+    array<float, 32> threadgroup* part;
+};
+
+float team_sum(float value, uint thread_1, KernelContext thread* kernelContext)
+{
+    float sum = simd_sum(value);
+    uint t1 = kernelContext->simd_lanes;
+    if(TEAM <= (kernelContext->simd_lanes))
+    {
+        return sum;
+    }
+    threadgroup_barrier(mem_flags::mem_threadgroup);
+    if(simd_is_first())
+    {
+        uint t2 = thread_1 / t1;
+        (*kernelContext->part)[t2] = sum;
+    }
+    threadgroup_barrier(mem_flags::mem_threadgroup);
+    uint t3 = thread_1 / TEAM;
+    uint t4 = TEAM / t1;
+    uint t5 = t3 * t4;
+    float sum_1 = 0.0;
+    uint t6 = TEAM / t1;
+    for(uint i = 0U; i < t6; i++)
+    {
+        sum_1 = sum_1 + (*kernelContext->part)[t5 + i];
+    }
+    return sum_1;
+}
+
+void finish(const MatvecArgs constant* args, Team thread* team, uint thread_1, float scale, KernelContext thread* kernelContext)
+{
+    #pragma unroll
+    for(uint r = 0U; r < 1U; r++)
+    {
+        #pragma unroll
+        for(uint t = 0U; t < 4U; t++)
+        {
+            float t1 = team_sum(team->sums[Team_place(0U, r, t)], thread_1, kernelContext);
+            float sum = scale * t1;
+            float sum_1;
+            if(GATED)
+            {
+                float t2 = team_sum(team->sums[Team_place(1U, r, t)], thread_1, kernelContext);
+                sum_1 = sum / (1.0 + exp(- sum)) * (scale * t2);
+            }
+            else
+            {
+                sum_1 = sum;
+            }
+            float sum_2 = sum_1 + (team->bias[r] + team->residual[r * 4U + t]);
+            team->sums[Team_place(0U, r, t)] = sum_2;
+            uint row = team->row + r;
+            uint token = team->token + t;
+            bool t3 = (team->lane) == 0U && row < (args->rows);
+            if(t3 && token < (args->tokens))
+            {
+                *(args->y + (token * args->rows + row)) = sum_2;
+            }
+        }
+    }
+}
+
+[[kernel]] void matvec(uint thread_index [[thread_index_in_threadgroup]], uint3 group [[threadgroup_position_in_grid]], uint _builtinWaveLaneCount_0 [[threads_per_simdgroup]], EntryPointParams constant* given [[buffer(0)]])
+{
+    KernelContext kernelContext;
+    kernelContext.given = given;
+    threadgroup array<float, 32> part;
+    kernelContext.part = &part;
+    kernelContext.simd_lanes = _builtinWaveLaneCount_0;
+    Team team = Team_make(&given->args, group, thread_index);
+    float device* t1 = (float device*)(given->args.x);
+    uint units = given->args.columns / 32U;
+    for(uint unit = team.lane; unit < units; unit += TEAM)
+    {
+        array<Q5_0_Bits, 2> bits;
+        #pragma unroll
+        for(uint m = 0U; m < 2U; m++)
+        {
+            #pragma unroll
+            for(uint r = 0U; r < 1U; r++)
+            {
+                bool t2 = m == 0U || GATED;
+                if(t2)
+                {
+                    Team t3 = team;
+                    uchar device* t4 = Team_weights(&t3, &given->args, m, r);
+                    Q5_0_Bits t5 = Q5_0_fetch(t4, unit);
+                    bits[m + r] = t5;
+                }
+            }
+        }
+        #pragma unroll
+        for(uint g = 0U; g < 2U; g++)
+        {
+            array<array<float4, 4>, 4> loaded;
+            #pragma unroll
+            for(uint t = 0U; t < 4U; t++)
+            {
+                Team t6 = team;
+                uint t7 = Team_activations(&t6, &given->args, t);
+                array<float4, 4> t8 = load_x(t1 + t7 + Q5_0_column(unit, g), given->args.columns);
+                loaded[t] = t8;
+            }
+            #pragma unroll
+            for(uint m_1 = 0U; m_1 < 2U; m_1++)
+            {
+                #pragma unroll
+                for(uint r = 0U; r < 1U; r++)
+                {
+                    bool t2 = m_1 == 0U || GATED;
+                    if(t2)
+                    {
+                        Q5_0_Bits t9 = bits[m_1 + r];
+                        array<float4, 4> t10 = Q5_0_weights(&t9, unit, g);
+                        #pragma unroll
+                        for(uint t_1 = 0U; t_1 < 4U; t_1++)
+                        {
+                            float sum = 0.0;
+                            #pragma unroll
+                            for(uint i = 0U; i < 4U; i++)
+                            {
+                                sum = sum + dot(t10[i], loaded[t_1][i]);
+                            }
+                            team.sums[Team_place(m_1, r, t_1)] = team.sums[Team_place(m_1, r, t_1)] + sum;
+                        }
+                    }
+                }
+            }
+        }
+    }
+    finish(&given->args, &team, thread_index, 1.0, &kernelContext);
+}
+
