@@ -8,10 +8,14 @@ from hypothesis import strategies as st
 
 from edgequant.blocks import BLOCK_TYPES
 from edgequant.errors import UnsupportedError
-from edgequant.graph import ROWS, TOKENS, Graph, Value
+from edgequant.graph import ROWS, TOKENS, Graph, Node, Value
 from edgequant.graph.launch import Call, Kind, Launch, Limits, Operand
 from edgequant.graph.ops.embed import Embed
+from edgequant.graph.ops.fused_linear import FusedLinear
+from edgequant.graph.ops.gate import Gate
 from edgequant.graph.ops.linear import Linear
+from edgequant.graph.ops.rotate_attend import RotateAttend
+from edgequant.graph.ops.rotate_store import RotateStore
 from edgequant.graph.ops.rows import Rows
 from edgequant.graph.plan import ALIGNMENT, Lifetime, Plan, Task, arrange, plan, tasks_of
 
@@ -216,3 +220,20 @@ def test_a_graph_that_was_not_fused_is_refused() -> None:
     graph.add(Linear(4, 4), x, weight="output.weight")
     with pytest.raises(TypeError, match="fuse the graph first"):
         tasks_of(graph)
+
+
+def test_a_task_is_called_after_its_weights_or_its_op() -> None:
+    x = Value(0, (TOKENS, 8))
+    rotate = RotateStore(0, 2, 1, 4, 1e4, interleaved=False, frequencies=True)
+    nodes = [
+        Node(
+            FusedLinear(8, 4, gated=True), (x,), x, ("blk.0.ffn_gate.weight", "blk.0.ffn_up.weight")
+        ),
+        Node(RotateAttend(rotate), (x, x, x), x, ("rope_freqs.weight",)),
+        Node(Gate(), (x, x), x),
+    ]
+    assert [task.label for task in tasks_of(Graph(nodes))] == [
+        "ffn_gate+ffn_up",
+        "attention",
+        "Gate",
+    ]

@@ -92,11 +92,6 @@ def test_a_device_without_a_clock_says_so(tmp_path: Path) -> None:
         profile(path, prompts=(8,), device="cpu")
 
 
-def test_attention_is_called_so_whatever_weights_it_reads(profiles: tuple[Profile, ...]) -> None:
-    for found in profiles:
-        assert kernel(found, "attention", "attention").calls == SIZES.layers
-
-
 def test_a_step_is_run_until_the_device_is_awake(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
