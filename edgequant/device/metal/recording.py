@@ -51,7 +51,8 @@ class Recorded:
             if pipeline is not bound:
                 self._call("setComputePipelineState:", pipeline.state)
                 bound = pipeline
-            self._call("setBytes:length:atIndex:", dispatch.arguments, len(dispatch.arguments), 0)
+            given = dispatch.arguments + bytes(-len(dispatch.arguments) % 8)  # as structs pad
+            self._call("setBytes:length:atIndex:", given, len(given), 0)
             groups = Size(*dispatch.workgroups)
             self._call("dispatchThreadgroups:threadsPerThreadgroup:", groups, pipeline.threads)
 
