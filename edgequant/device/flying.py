@@ -42,6 +42,15 @@ class Flying(Generic[T]):
         Raises:
             DeviceError: it, or one before it, failed.
         """
+        self._reach(ticket)
+        return self._seconds.pop(ticket, ())
+
+    def wait_all(self) -> None:
+        """Wait until everything is done."""
+        if self._flying:
+            self._reach(self._flying[-1][0])
+
+    def _reach(self, ticket: Ticket) -> None:
         while self._flying and self._flying[0][0] <= ticket:
             number, work = self._flying.popleft()
             results = [self._finish(piece) for piece in work]
@@ -49,9 +58,3 @@ class Flying(Generic[T]):
                 if isinstance(result, DeviceError):
                     raise result
                 self._seconds.get(number, []).append(result)
-        return self._seconds.pop(ticket, ())
-
-    def wait_all(self) -> None:
-        """Wait until everything is done."""
-        if self._flying:
-            self.wait(self._flying[-1][0])

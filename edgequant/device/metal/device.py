@@ -41,7 +41,8 @@ class Metal:
         with send.pool():
             self.name = send.text(send(device, "name")) if device else ""
             if lacking := self._lacking():
-                send(device, "release")
+                if device:
+                    send(device, "release")
                 raise DeviceError(f"metal: {lacking}", hint="use --device auto, or --device cpu.")
             self.limits = Limits(
                 subgroup=LANES,
@@ -115,7 +116,8 @@ class Metal:
         """Make a buffer; its bytes begin after some of its first page."""
         send = self._send
         with send.pool():
-            made = send(self._device, selector, *arguments)
+            fits = nbytes <= self.limits.max_alloc_bytes
+            made = send(self._device, selector, *arguments) if fits else None
         if not made:
             raise DeviceError(
                 f"metal: no memory for {nbytes:,} bytes on {self.name}, {self._room()}, and where "
