@@ -86,7 +86,7 @@ def write_down(
         tables_file: how the file with `tables` is to be called.
 
     Raises:
-        DeviceError: what `find` raises; or a kernel's workgroups are not for the assumed limits.
+        DeviceError: what `find` raises; or a kernel's workgroups are larger than is assumed.
     """
     writer = _Writer(gpu, find)
     recordings = [
@@ -204,12 +204,8 @@ def _check_threads(file: KernelFile, threads: tuple[int, int, int], gpu: NullGpu
             f"{limits.workgroup:,} are assumed.",
             hint="assume a larger --workgroup.",
         )
-    if file.minds_subgroups and threads[0] % limits.subgroup:
-        raise DeviceError(
-            f"{gpu.name}: {file.path.stem} has {threads[0]:,} threads in a row, which subgroups of "
-            f"{limits.subgroup:,} do not divide.",
-            hint="assume a smaller --subgroup.",
-        )
+    full = not file.minds_subgroups or threads[0] % limits.subgroup == 0
+    assert full, f"{file.path.stem}: {threads} are no whole subgroups of {limits.subgroup}"
 
 
 def _held(

@@ -9,15 +9,13 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from string import Template
-from typing import Any
 
 from edgequant.device.gpu import GpuDevice
-from edgequant.device.kernel_files import SPIRV
 from edgequant.device.null import NullGpu
 from edgequant.device.program import GpuProgram
 from edgequant.device.targets import Target, find_target
 from edgequant.device.transcript import Transcript, write_down
+from edgequant.errors import DeviceError
 from edgequant.gguf.parts import part_path
 from edgequant.graph.launch import Limits
 from edgequant.progress import SILENT, Progress
@@ -32,6 +30,7 @@ from edgequant.stages.bundle_manifest import (
     pieces,
     to_json,
 )
+from edgequant.stages.bundle_readme import make_readme
 from edgequant.stages.whole_folder import (
     check_folder,
     copy_file,
@@ -40,8 +39,6 @@ from edgequant.stages.whole_folder import (
     write_file,
 )
 from edgequant.tokenizer.to_json import tokenizer_json
-
-_TEXTS = Path(__file__).with_name("bundle_text")
 
 
 @dataclass(frozen=True)
@@ -117,27 +114,12 @@ def bundle(
     chosen = find_target(target)
     assumed = limits or chosen.limits
     check_folder(output, MANIFEST, force=force, inputs=[model])
-    gpu = NullGpu(assumed, f"bundle for {target}")
     progress.begin("record", 1, "models")
-    with open_model(model, GpuDevice(gpu.name, gpu, cache=cache), context=context) as opened:
-        paths = opened.file.paths
-        check_folder(output, MANIFEST, force=force, inputs=paths)
-        names = _names(paths)
-        transcript = _transcript(opened, gpu, chosen, names)
-        described = [{"file": names[path], "bytes": path.stat().st_size} for path in paths]
-        manifest = make_manifest(opened, chosen, assumed, transcript, described)
-        keys = opened.file.values()
-        content = {
-            MANIFEST: to_json(manifest),
-            TABLES: transcript.tables,
-            TOKENIZER: json.dumps(tokenizer_json(keys, opened.tokenizer)).encode(),
-            PIECES: pieces(opened.tokenizer),
-        }
-        progress.advance(1)
-    content |= {f"kernels/{file.path.name}": file.path.read_bytes() for file in transcript.kernels}
-    model_bytes = sum(path.stat().st_size for path in paths)
-    memory = sum(int(str(item["bytes"])) for item in transcript.buffers)
-    content["README.md"] = _readme(manifest, chosen, memory)
+    made = _write_down(model, chosen, assumed, context, cache)
+    content, transcript = made.content, made.transcript
+    check_folder(output, MANIFEST, force=force, inputs=list(made.names))
+    model_sizes = {name: path.stat().st_size for path, name in made.names.items()}
+    model_bytes = sum(model_sizes.values())
     written = sum(map(len, content.values())) + (0 if link else model_bytes)
     progress.begin("bundle", written, "bytes")
     with whole_folder(output, written) as folder:
@@ -145,14 +127,13 @@ def bundle(
         for name, data in content.items():
             write_file(folder / name, data)
             progress.advance(len(data), name)
-        for path, name in names.items():
+        for path, name in made.names.items():
             if link:
                 link_file(path, folder / name)
             else:
                 copy_file(path, folder / name, progress)
     progress.end()
-    sizes = {name: len(data) for name, data in content.items()}
-    sizes |= {names[path]: path.stat().st_size for path in paths}
+    sizes = {name: len(data) for name, data in content.items()} | model_sizes
     return BundleReport(
         path=str(output),
         target=target,
@@ -164,12 +145,62 @@ def bundle(
         pipelines=len(transcript.pipelines),
         recordings=len(transcript.recordings),
         decode_dispatches=_decode_dispatches(transcript),
-        context=opened.context,
+        context=made.context,
         cache=cache,
-        memory_bytes=memory,
+        memory_bytes=_memory(transcript),
         limits=assumed,
         seconds=time.monotonic() - started,
     )
+
+
+@dataclass(frozen=True)
+class _Made:
+    """All of a bundle but the model: what the model's files are called, and other files' content.
+
+    Attributes:
+        names: of the model's files in the bundle.
+        content: of the other files, by name.
+        transcript: what the manifest says of the program.
+        context: tokens at most.
+    """
+
+    names: Mapping[Path, str]
+    content: Mapping[str, bytes]
+    transcript: Transcript
+    context: int
+
+
+def _write_down(
+    path: Path, target: Target, limits: Limits, context: int | None, cache: str
+) -> _Made:
+    """Load a model on a GPU that computes nothing, and write down what it records."""
+    gpu = NullGpu(limits, f"bundle for {target.name}")
+    try:
+        model = open_model(path, GpuDevice(gpu.name, gpu, cache=cache), context=context)
+    except DeviceError as error:
+        raise DeviceError(error.what, hint=_without_device(error.hint)) from None
+    with model:
+        names = _names(model.file.paths)
+        transcript = _transcript(model, gpu, target, names)
+        files = [{"file": name, "bytes": at.stat().st_size} for at, name in names.items()]
+        manifest = make_manifest(model, target, limits, transcript, files)
+        tokenizer = tokenizer_json(model.file.values(), model.tokenizer)
+        content = {
+            MANIFEST: to_json(manifest),
+            "README.md": make_readme(manifest, target, _memory(transcript)),
+            TABLES: transcript.tables,
+            TOKENIZER: json.dumps(tokenizer).encode(),
+            PIECES: pieces(model.tokenizer),
+        }
+        kernels = {file.path: f"kernels/{file.path.name}" for file in transcript.kernels}
+        content |= {name: at.read_bytes() for at, name in kernels.items()}
+        return _Made(names, content, transcript, model.context)
+
+
+def _without_device(hint: str) -> str:
+    """Return what a hint says beside using another device, which a bundle has not."""
+    hint = hint.removeprefix("use --device cpu, or ")
+    return "run the model with edgequant itself, on the cpu." if "--device" in hint else hint
 
 
 def _transcript(
@@ -205,31 +236,6 @@ def _decode_dispatches(transcript: Transcript) -> int:
     return len(dispatches)
 
 
-def _readme(manifest: Mapping[str, Any], target: Target, memory: int) -> bytes:
-    """Fill in what the README says of this bundle."""
-    limits, matrix = manifest["limits"], manifest["limits"]["cooperative_matrix"]
-    files = manifest["model"]["files"]
-    api = "vulkan" if target.language is SPIRV else "metal"
-    rows = [f"| `{one['file']}` | the weights, {one['bytes']:,} bytes |" for one in files]
-    filled = Template(_TEXTS.joinpath("README.md").read_text("utf-8")).substitute(
-        name=manifest["model"]["name"],
-        target=target.name,
-        api=api.capitalize(),
-        host=_TEXTS.joinpath(f"{api}.md").read_text("utf-8").strip(),
-        model_rows="\n".join(rows),
-        kernels=len({item["kernel"] for item in manifest["pipelines"]}),
-        memory=f"{memory:,} bytes",
-        weights=f"{sum(b['bytes'] for b in manifest['buffers'] if b['holds'] == 'weights'):,}",
-        subgroup=limits["subgroup"],
-        workgroup=limits["workgroup"],
-        shared=f"{limits['shared_bytes']:,}",
-        max_buffer=f"{limits['max_buffer_bytes']:,}",
-        matrix="none" if matrix is None else " x ".join(map(str, matrix)),
-        integer_dot="yes" if limits["integer_dot"] else "no",
-        why=target.why,
-        version=manifest["version"],
-        argument_bytes=limits["argument_bytes"],
-        kind=manifest["tokenizer"]["kind"],
-        needs=", ".join(f"`{key}`" for key in manifest["needs"]),
-    )
-    return filled.encode()
+def _memory(transcript: Transcript) -> int:
+    """Return the bytes of all buffers."""
+    return sum(int(str(item["bytes"])) for item in transcript.buffers)
