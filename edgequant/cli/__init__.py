@@ -32,8 +32,9 @@ COMMANDS = {
 }
 
 
-COMPUTING = ("imatrix", "run", "perplexity", "compare", "bench")
-SLEEPERS = {"-h", "--help", "cpu", "llama"}  # words with which no GPU's driver need start
+COMPUTING = ("run", "perplexity", "compare", "bench")  # on a device that takes a while to open
+# Words with which no device need be opened, or not one of which only the name is known.
+OTHERS = {"-h", "--help", "cpu", "llama", "--exact", "--cache-type"}
 
 
 class LazyGroup(click.Group):
@@ -66,8 +67,8 @@ def cli() -> None:
 def main() -> None:
     """Run the command line and exit: 0 done, 1 our errors, 2 usage, 130 interrupted."""
     debug = "--debug" in sys.argv
-    if _computes(sys.argv[1:]):
-        _wake_devices()
+    if wanted := _device(sys.argv[1:]):
+        _wake(wanted)
     _prepare_streams()
     _end_as_ctrl_c_does()
     try:
@@ -96,15 +97,25 @@ def main() -> None:
         sys.exit(1)
 
 
-def _computes(words: Sequence[str]) -> bool:
-    """Tell whether a command will ask for a device that takes a while to start."""
-    return bool(words) and words[0] in COMPUTING and not SLEEPERS & set(words)
+def _device(words: Sequence[str]) -> str | None:
+    """Return the device that a command will ask for; None if it is not worth opening early."""
+    if not words or words[0] not in COMPUTING:
+        return None
+    options = [word.partition("=") for word in words]
+    if OTHERS & {text for option in options for text in option}:
+        return None
+    named = [
+        value if equals else following
+        for (option, equals, value), following in zip(options, [*words[1:], ""], strict=True)
+        if option == "--device"
+    ]
+    return named[-1] if named else "auto"
 
 
-def _wake_devices() -> None:
+def _wake(wanted: str) -> None:
     from edgequant.device import wake  # it brings NumPy, which `--help` does without
 
-    wake()
+    wake(wanted)
 
 
 def _prepare_streams() -> None:

@@ -7,9 +7,9 @@ the package, so a new one is a new file. A device's libraries load only when it 
 import importlib
 import pkgutil
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cache
-from threading import Thread
 
 from edgequant.device.listing import Listing
 from edgequant.device.protocol import Device
@@ -82,6 +82,11 @@ def open_device(wanted: str | Choice = "auto", *, observe: bool = False) -> Devi
         DeviceError: unknown, not on this machine, or unable to do what is asked.
     """
     choice = Choice(wanted) if isinstance(wanted, str) else wanted
+    ahead = None if observe else _opening.pop(choice, None)
+    return _open(choice, observe=observe) if ahead is None else ahead.result()
+
+
+def _open(choice: Choice, *, observe: bool) -> Device:
     name, _, index = choice.name.partition(":")
     for entry in entries():
         if name == "auto":
@@ -106,13 +111,21 @@ def open_device(wanted: str | Choice = "auto", *, observe: bool = False) -> Devi
     raise DeviceError(f"{choice.name}: no such device.", hint=f"use one of {known}.")
 
 
-def wake() -> None:
-    """Let the best device's driver start on a thread, since that takes as long as Python's imports.
+_opening: dict[Choice, Future[Device]] = {}
 
-    Nothing is opened, and nothing that goes wrong is told: `open_device` meets it again.
+
+def wake(wanted: str) -> None:
+    """Open a device on a thread, since drivers take as long to start as Python to import.
+
+    The next `open_device` for the same gets it, or the error.
+
+    Args:
+        wanted: as given to `--device`.
     """
-    known = entries()
-    Thread(target=lambda: any(entry.missing() is None for entry in known)).start()
+    entries()  # the thread imports little, so as not to stand in the way
+    choice, beside = Choice(wanted), ThreadPoolExecutor(1)
+    _opening[choice] = beside.submit(_open, choice, observe=False)
+    beside.shutdown(wait=False)
 
 
 def list_devices() -> tuple[tuple[Listing, bool], ...]:

@@ -46,7 +46,7 @@ def load(path: Path, device: str, began: float) -> dict[str, Any]:
     """Open a model and draw a token; then ask for memory, and time the host."""
     from edgequant.device import open_device, wake
 
-    wake()
+    wake(device)
     import numpy as np
 
     from edgequant.device.protocol import Sampling

@@ -4,7 +4,7 @@ import pytest
 import typed
 from fake_vulkan import FakeDevice, FakeVulkan
 
-from edgequant.cli import _computes
+from edgequant.cli import _device
 from edgequant.device.metal import objc
 from edgequant.device.vulkan import hardware
 
@@ -88,15 +88,21 @@ def test_json(machine) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "starts"),
+    ("words", "device"),
     [
-        ("run m.gguf -p x", True),
-        ("bench m.gguf --device vulkan:1", True),
-        ("run m.gguf -p x --device cpu", False),
-        ("run --help", False),
-        ("inspect m.gguf", False),
-        ("", False),
+        ("run m.gguf -p x", "auto"),
+        ("bench m.gguf --device vulkan:1", "vulkan:1"),
+        ("run m.gguf --device=vulkan -p x", "vulkan"),
+        ("run m.gguf --device metal --device vulkan -p x", "vulkan"),
+        ("run m.gguf -p x --device", ""),
+        ("run m.gguf -p x --device cpu", None),
+        ("run m.gguf -p x --device=llama", None),
+        ("run m.gguf -p x --exact", None),
+        ("run m.gguf -p x --cache-type=q8_0", None),
+        ("run --help", None),
+        ("inspect m.gguf", None),
+        ("", None),
     ],
 )
-def test_drivers_start_early_for_commands_that_compute(words: str, starts: bool) -> None:
-    assert _computes(words.split()) == starts
+def test_devices_open_early_for_commands_that_compute(words: str, device: str | None) -> None:
+    assert _device(words.split()) == device

@@ -3,7 +3,7 @@
 import pytest
 
 from edgequant import device
-from edgequant.device import Choice, Entry, open_device
+from edgequant.device import Choice, Entry, open_device, wake
 from edgequant.errors import DeviceError
 
 opened: list[tuple[str, str, Choice]] = []
@@ -60,3 +60,26 @@ def test_what_cannot_be_had_is_refused(asked: Choice, message: str) -> None:
     with pytest.raises(DeviceError, match=f"^{message}"):
         open_device(asked)
     assert not opened
+
+
+def test_what_was_opened_early_is_taken_once() -> None:
+    wake("gpu:1")
+    open_device("gpu:1")
+    assert opened == [("gpu", "1", Choice("gpu:1"))]
+    open_device("gpu:1")
+    assert len(opened) == 2
+
+
+def test_who_asks_for_more_gets_another() -> None:
+    wake("gpu")
+    open_device("gpu", observe=True)
+    open_device(Choice("gpu", exact=True))
+    open_device("gpu")
+    assert len(opened) == 3
+    assert {choice.cache for _, _, choice in opened} == {None, "f32"}
+
+
+def test_what_went_wrong_early_is_told_when_it_matters() -> None:
+    wake("abacus")
+    with pytest.raises(DeviceError, match=r"^abacus: no such device"):
+        open_device("abacus")

@@ -209,7 +209,7 @@ def test_drivers_start_once_although_two_ask(monkeypatch):
     module._start.cache_clear()
     monkeypatch.setattr(module, "load", load)
     before = set(threading.enumerate())
-    device.wake()
+    threading.Thread(target=module.found).start()
     assert [found.name for found in module.found() or ()] == ["Fake 9000"]
     for thread in set(threading.enumerate()) - before:
         thread.join()
