@@ -41,12 +41,14 @@ QUANTIZE_ACTIVATIONS = Arguments(
     (("columns", "uint"), ("tokens", "uint")),
 )
 MOST_TOKENS = 8
-WIDE = ("Q2_K", "Q3_K", "Q6_K", "TQ2_0")  # units of 64: two rows a team, as in lib/matvec.slang
+WIDE = ("Q2_K", "Q3_K", "Q6_K", "TQ2_0")  # two rows a team, as in lib/matvec.slang
+UNIT = 64  # weights that a thread of theirs takes at once
 TOKENS = 4  # of the variant for several
 TAG = "q8"  # of int8 activations
 NORMED = "norm"  # of those that an RMS norm has yet to divide
 BLOCK = 16  # rows that a workgroup rounds, as in lib/normed.slang
 QUANTIZED_BY_WORKGROUP = 1024  # columns
+MOST_GATED = 8192  # rows that are rounded at once: more workgroups of BLOCK wait for one another
 FEW_ROWS = 2048  # below, one subgroup a row would leave much of a GPU idle
 GRID_X = 1 << 15  # as in lib/matvec.slang
 
@@ -69,7 +71,7 @@ class Tuning:
 def tune(call: Call, linear: Linear, *, rounds: bool = False) -> Tuning:
     """Choose how a layer is spread over threads.
 
-    Measured on an H200 in whole decode steps of 8B and 1B models, one choice changed at a time:
+    Measured on an H200 in whole decode steps of 8B, 3B and 1B models, one choice changed at a time:
     several subgroups share a row where rows are few or long, so that all of a GPU is busy; one
     takes it elsewhere.
 
@@ -79,14 +81,17 @@ def tune(call: Call, linear: Linear, *, rounds: bool = False) -> Tuning:
         rounds: a workgroup is to have BLOCK rows, to round them.
     """
     lanes, few, long = call.limits.subgroup, linear.rows < FEW_ROWS, linear.columns > linear.rows
+    wide = call.weights[0].name in WIDE and call.inputs[0][0] == 1
     if rounds:
-        rows = 2 if call.weights[0].name in WIDE else 1
+        rows = 2 if wide else 1
         most = call.limits.workgroup // (BLOCK // rows * lanes)
-        team = lanes * min(2 if long or few else 1, most)
+        team = lanes * min(2 if wide or linear.rows <= FEW_ROWS else 1, most)
         return Tuning(BLOCK // rows * team, team, rows)
-    if call.weights[0].name in WIDE and call.inputs[0][0] == 1:
+    if wide:
         if few:
             return Tuning(4 * lanes, 4 * lanes, 2)
+        if linear.columns < UNIT * 2 * lanes:  # some of a team would have nothing to do
+            return Tuning(2 * lanes, lanes, 2)
         most = call.limits.workgroup // (2 * lanes) * (2 * lanes)
         return Tuning(min(16 * lanes, most) if long else 4 * lanes, 2 * lanes, 2)
     if linear.gated:
@@ -163,7 +168,9 @@ def _made(call: Call, linear: Linear) -> Operand | None:
     """Return what is derived of the output on the way, if anything."""
     if linear.after:
         return normed(linear.rows, -1, writes=True)
-    return next((o for o in call.wants if o.tag == TAG and linear.rows % BLOCK == 0), None)
+    if linear.rows % BLOCK or (linear.gated and linear.rows > MOST_GATED):
+        return None
+    return next((o for o in call.wants if o.tag == TAG), None)
 
 
 def _rounded(tokens: int, linear: Linear, *, writes: bool = False) -> Operand:

@@ -63,7 +63,7 @@ def test_format_without_a_kernel() -> None:
 
 @pytest.mark.parametrize("lanes", [8, 16, 32, 64])
 @pytest.mark.parametrize("fmt", ["Q4_K", "Q6_K"])
-@pytest.mark.parametrize("rows", [64, 1024, 4096, 14336])
+@pytest.mark.parametrize("rows", [64, 1024, 4096, 8192])
 def test_rows_that_are_rounded_make_a_workgroup(fmt: str, rows: int, lanes: int) -> None:
     asked = call(fmt, lanes=lanes)
     gated = replace(asked, wants=(matvec.quantized(1, rows, -1, writes=True),))
@@ -86,6 +86,10 @@ def test_what_cannot_be_rounded_is_left_to_others() -> None:
     wants = (matvec.quantized(1, 40, -1, writes=True),)
     (*_, multiply) = matvec.launches(replace(call("Q4_K"), wants=wants), Linear(4096, 40))
     assert multiply.constants[-1] == 0  # 40 rows are not whole workgroups of 16
+    wants = (matvec.quantized(1, 14336, -1, writes=True),)
+    many = Linear(4096, 14336, gated=True)
+    (*_, multiply) = matvec.launches(replace(call("Q4_K"), wants=wants), many)
+    assert multiply.constants[-1] == 0
     wants = (matvec.quantized(2, 64, -1, writes=True),)
     (*_, multiply) = matvec.launches(replace(call("Q4_K", 2), wants=wants), Linear(4096, 64))
     assert multiply.constants[-1] == 0
