@@ -181,7 +181,7 @@ class Encoder(Thing):
         commands.segments.append([])
 
     def dealloc(self) -> None:
-        if not self.ended:
+        if not self.ended and not self.refused:
             raise Refused(f"{self!r} was released before endEncoding")
 
     def _open(self) -> None:

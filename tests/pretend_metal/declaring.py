@@ -19,7 +19,8 @@ def declare(gpu: Gpu, declared: Declared) -> None:
     def telling(dispatches: Sequence[Dispatch], **options: Any) -> int:
         for dispatch in dispatches:
             reads, writes = ranges(dispatch.reads), ranges(dispatch.writes)
-            declared.declare(dispatch.arguments, dispatch.workgroups, reads, writes)
+            struct = dispatch.arguments + bytes(-len(dispatch.arguments) % 8)
+            declared.declare(struct, dispatch.workgroups, reads, writes)
         return record(dispatches, **options)
 
     gpu.record = telling  # type: ignore[method-assign]

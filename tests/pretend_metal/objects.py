@@ -48,7 +48,12 @@ def message(
 
 
 class Thing:
-    """An object of the pretend runtime."""
+    """An object of the pretend runtime.
+
+    Attributes:
+        references: to it; without any it is gone.
+        refused: whether it refused something, so that what follows from that is no news.
+    """
 
     messages: ClassVar[dict[str, tuple[Message, Callable[..., Any]]]] = {}
 
@@ -63,6 +68,7 @@ class Thing:
     def __init__(self, heap: "Heap") -> None:
         self.heap = heap
         self.references = 1
+        self.refused = False
         self.id = heap.admit(self)
 
     def __repr__(self) -> str:
@@ -183,5 +189,9 @@ def answer(heap: Heap, asked: Message, thing: Thing, given: tuple[Any, ...]) -> 
             taken.append(value)
         except Refused as refused:
             raise Refused(f"{asked.selector} to {thing!r}: {refused}") from None
-    result = method[1](thing, *taken)
+    try:
+        result = method[1](thing, *taken)
+    except Refused:
+        thing.refused = True
+        raise
     return result.id if isinstance(result, Thing) else result
