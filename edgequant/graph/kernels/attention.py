@@ -51,6 +51,7 @@ MERGE = Arguments(
 # lanes of its subgroups, by cache.
 MATRIX_HEADS: Mapping[tuple[int, int, int, int], Mapping[str, tuple[int, ...]]] = {
     (16, 16, 16, 32): {"F16": (64, 80, 96, 128), "Q8_0": (64, 96, 128)},
+    (8, 8, 8, 32): {"F16": (64, 80, 96, 128), "Q8_0": (64, 96, 128)},
     (8, 8, 8, 8): {"F16": (64,), "Q8_0": (64,)},
 }
 FEW = 8  # tokens that are taken one by one
@@ -125,7 +126,8 @@ def _many(call: Call, heads: Heads) -> Launch:
     matrix, cache = call.limits.cooperative_matrix or (0, 0, 0), call.cache.name
     sizes = MATRIX_HEADS.get((*matrix, call.limits.subgroup), {}).get(cache, ())
     if heads.head_dim in sizes:
-        kernel = f"attention_matrix_{cache.lower()}_{matrix[0]}x{heads.head_dim}"
+        lanes = "_lanes32" if matrix[0] == 8 and call.limits.subgroup == 32 else ""
+        kernel = f"attention_matrix_{cache.lower()}_{matrix[0]}x{heads.head_dim}{lanes}"
         rows = 4 * matrix[0]
         tile = []
     else:

@@ -124,6 +124,7 @@ class Tile:
 TILES = (
     Tile("16x128", (16, 16, 16), 32, side=128, step=64),
     Tile("16x64", (16, 16, 16), 32, side=64, step=64),
+    Tile("8x64", (8, 8, 8), 32, side=64, step=32),
     Tile("8x16", (8, 8, 8), 8, side=16, step=32),
 )
 

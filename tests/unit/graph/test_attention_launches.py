@@ -45,6 +45,17 @@ def test_tokens_and_context_choose_the_kernel() -> None:
     assert kernels(Attention(3, 8, 8, 256).launch(call(9))) == ["attention_tiled_f16"]
 
 
+def test_small_matrices_are_shared_by_as_many_lanes_as_there_are() -> None:
+    small = replace(LIMITS, cooperative_matrix=(8, 8, 8))
+    (apple,) = Attention(3, 32, 8, 128).launch(call(64, limits=small))
+    assert (apple.kernel, apple.workgroups) == ("attention_matrix_f16_8x128_lanes32", (8, 8, 1))
+    few = replace(small, subgroup=8)
+    assert kernels(Attention(3, 32, 8, 64).launch(call(64, limits=few))) == [
+        "attention_matrix_f16_8x64"
+    ]
+    assert kernels(Attention(3, 32, 8, 128).launch(call(64, limits=few))) == ["attention_tiled_f16"]
+
+
 def test_one_token_is_rotated_stored_and_attended_in_one_launch() -> None:
     op = RotateAttend(rotate())
     assert kernels(op.launch(call())) == ["attention_f16"]

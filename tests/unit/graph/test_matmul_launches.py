@@ -1,5 +1,7 @@
 """Which tile and how many splits a linear layer with many tokens gets."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -96,6 +98,13 @@ def test_splits_cover_every_column_and_are_added() -> None:
 def test_a_gpu_that_no_tile_suits_multiplies_floats(limits: dict[str, object]) -> None:
     (only,) = launched(100, 256, 70, limits=Limits(**{**vars(LARGE), **limits}))  # type: ignore[arg-type]
     assert (only.kernel, only.workgroups) == ("matmul_tiled_q4_k", (2, 2, 1))
+
+
+def test_small_matrices_have_a_tile_by_the_lanes_that_share_them() -> None:
+    for lanes, kernel, workgroups in ((32, "8x64", (2, 3, 1)), (8, "8x16", (5, 9, 1))):
+        limits = replace(LARGE, cooperative_matrix=(8, 8, 8), subgroup=lanes)
+        multiply = launched(130, 256, 70, limits=limits)[1]
+        assert (multiply.kernel, multiply.workgroups) == (f"matmul_q4_k_{kernel}", workgroups)
 
 
 def test_exact_activations_are_not_halved() -> None:
