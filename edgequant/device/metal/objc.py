@@ -47,7 +47,8 @@ MESSAGES = {
     " U status, p error, d GPUStartTime, d GPUEndTime",
     "MTLComputeCommandEncoder": "vpUU useResources:count:usage:, vp setComputePipelineState:,"
     " vpUU setBytes:length:atIndex:, vU memoryBarrierWithScope:,"
-    " vSS dispatchThreadgroups:threadsPerThreadgroup:, v endEncoding",
+    " vSS dispatchThreadgroups:threadsPerThreadgroup:",
+    "MTLCommandEncoder": "v endEncoding",
 }
 SELECTORS = {
     selector: letters
@@ -106,10 +107,9 @@ class AppleRuntime:
         self.push_pool = CFUNCTYPE(c_void_p)(("objc_autoreleasePoolPush", library))
         self.pop_pool = CFUNCTYPE(None, c_void_p)(("objc_autoreleasePoolPop", library))
 
-    def class_named(self, name: str) -> Object | None:
+    def class_named(self, name: str) -> Any:
         """Return a class; see `Runtime`."""
-        found: int | None = self._class(name.encode())
-        return found
+        return self._class(name.encode())
 
     def bind(self, selector: str) -> tuple[Function, int]:
         """Return what sends a message; see `Runtime`."""

@@ -7,6 +7,7 @@ from add_one_kernel import ADD_ONE, COUNT, AddOne, add_one
 from pretend_metal import PretendMetal
 
 from edgequant.device.metal.device import Metal
+from edgequant.device.metal.objc import SELECTORS
 from edgequant.device.unified import UnifiedGpu
 from edgequant.errors import DeviceError
 from edgequant.graph.launch import Dispatch
@@ -80,3 +81,17 @@ def test_a_kernel_that_cannot_run_as_it_is_meant(
 def test_a_kernel_that_is_not_there(gpu: UnifiedGpu) -> None:
     with pytest.raises(DeviceError, match=r"there is no nothing\.metal"):
         gpu.record([Dispatch("nothing", (), b"", (1, 1, 1), (), ())])
+
+
+def test_every_message_is_sent_sooner_or_later(
+    mac: PretendMetal, shaders: Path, mapped: memoryview
+) -> None:
+    gpu = UnifiedGpu(Metal(mac, shaders))
+    (x,), y = gpu.adopt([mapped], lambda _: None), gpu.alloc(4 * COUNT)
+    gpu.memory()
+    recording = gpu.record([add_one(gpu, x, y, "scaled"), add_one(gpu, y, y, "scaled")])
+    mac.fail_next(2, "Caused GPU Timeout Error")
+    with pytest.raises(DeviceError):
+        gpu.wait(gpu.submit(recording))
+    gpu.close()
+    assert set(mac.sent) == set(SELECTORS)
