@@ -163,7 +163,7 @@ class _Writer:
                 "pipeline": self._pipeline(dispatch),
                 "workgroups": dispatch.workgroups,
                 "arguments": self._arguments(placed, dispatch),
-                "scalars": dispatch.arguments[8 * len(placed.launch.operands) :].hex(),
+                "scalars": _padded(dispatch.arguments)[8 * len(placed.launch.operands) :].hex(),
             },
         )
 
@@ -193,6 +193,11 @@ class _Writer:
                 "subgroups": file.minds_subgroups,
             },
         )
+
+
+def _padded(arguments: bytes) -> bytes:
+    """Return the whole struct: it holds addresses, so that its size is a multiple of theirs."""
+    return arguments + bytes(-len(arguments) % 8)
 
 
 def _check_threads(file: KernelFile, threads: tuple[int, int, int], gpu: NullGpu) -> None:

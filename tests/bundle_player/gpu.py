@@ -1,7 +1,7 @@
 """As much of Vulkan 1.3 as a bundle needs, by ctypes: buffers with addresses, kernels, recordings.
 
-Nothing here knows a bundle. Memory is what the host sees, for simplicity's sake; an app would copy
-weights to the GPU's own, or import the file.
+Of a bundle it knows `needs`, `limits` and an item of `pipelines`. Memory is what the host sees, for
+simplicity's sake; an app would copy weights to the GPU's own, or import the file.
 """
 
 import ctypes
@@ -98,8 +98,9 @@ class Gpu:
         content = memoryview((ctypes.c_ubyte * whole).from_address(place.value)).cast("B")
         return address(self._device, byref(record(1000244001, buffer=(Q, handle)))), content
 
-    def pipeline(self, code, entry, constants, full_subgroups):
-        """Return a kernel, specialized."""
+    def pipeline(self, code, item):
+        """Return a kernel, specialized as an item of a manifest's pipelines says."""
+        constants = item["constants"]
         words = (ctypes.c_char * len(code)).from_buffer_copy(code)
         module = self._make(
             "ShaderModule", record(16, flags=(U, 0), size=(c_size_t, len(code)), code=(P, words))
@@ -111,12 +112,12 @@ class Gpu:
         special = (Q * 4)(
             len(constants), ctypes.addressof(entries), 4 * len(constants), ctypes.addressof(numbers)
         )
-        name = ctypes.create_string_buffer(entry.encode())
+        name = ctypes.create_string_buffer(item["entry"].encode())
         stage = record(
-            18, flags=(U, 2 if full_subgroups else 0), stage=(U, 0x20), module=(Q, module),
+            18, flags=(U, 2 if item["subgroups"] else 0), stage=(U, 0x20), module=(Q, module),
             name=(P, name), special=(P, special),
         )  # fmt: skip
-        if full_subgroups:
+        if item["subgroups"]:
             chain(stage, record(1000225001, lanes=(U, self._limits["subgroup"])))
         info = record(
             29, flags=(U, 0), stage=(type(stage), stage), layout=(Q, self._layout), base=(Q, 0),

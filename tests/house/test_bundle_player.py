@@ -32,6 +32,6 @@ def test_it_imports_the_standard_library_and_no_other(path: Path) -> None:
 
 
 def test_it_is_found() -> None:
-    assert {"__main__", "bpe", "gpu"} <= OWN
+    assert {"__main__", "bpe", "gpu", "player"} <= OWN
     assert not OWN - {"__main__"} & set(sys.stdlib_module_names)
     assert "ctypes" in imported(PLAYER / "gpu.py")

@@ -11,7 +11,9 @@ import re
 import runpy
 import subprocess
 import sys
+from collections.abc import Iterator
 from contextlib import redirect_stdout
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -59,6 +61,15 @@ def q4(folder: Path, f16: Path) -> Path:
     return folder / "q4.gguf"
 
 
+@pytest.fixture
+def int8(gpu: VulkanGpu) -> Iterator[None]:
+    """Let kernels multiply in int8, as bundles assume by default; any device can."""
+    limits = gpu.limits
+    gpu.limits = replace(limits, integer_dot=True)
+    yield
+    gpu.limits = limits
+
+
 def run(gpu: VulkanGpu, model: Path, prompt: str, limit: int) -> tuple[str, int]:
     """What `edgequant run --temp 0` says on this GPU, and the tokens of the prompt."""
     with pytest.MonkeyPatch.context() as patch:
@@ -94,6 +105,7 @@ def test_a_prompt_that_takes_two_sizes_of_steps(gpu: VulkanGpu, folder: Path, f1
     assert play(gpu, folder / "f16", SHORT, 24) == text
 
 
+@pytest.mark.usefixtures("int8")
 def test_a_text_that_outgrows_a_context_bucket(gpu: VulkanGpu, folder: Path, q4: Path) -> None:
     bundle(q4, folder / "q4", target="linux", limits=gpu.limits)
     text, count = run(gpu, q4, LONG, 40)
