@@ -4,6 +4,7 @@ The command table is lazy: a command's module, and what it imports, loads when i
 `--help` is instant and a missing engine does not break `convert`.
 """
 
+import gc
 import importlib
 import os
 import signal
@@ -50,6 +51,7 @@ class LazyGroup(click.Group):
             return None
         command = importlib.import_module(f"edgequant.cli.{name}").command
         assert isinstance(command, click.Command)
+        gc.freeze()  # what was imported is never garbage, and need not be looked through
         return command
 
     def format_commands(self, _ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -113,7 +115,7 @@ def _device(words: Sequence[str]) -> str | None:
 
 
 def _wake(wanted: str) -> None:
-    from edgequant.device import wake  # it brings NumPy, which `--help` does without
+    from edgequant.device import wake  # what `--help` does without
 
     wake(wanted)
 

@@ -10,10 +10,16 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cache
+from typing import TYPE_CHECKING
 
-from edgequant.device.listing import Listing
-from edgequant.device.protocol import Device
 from edgequant.errors import DeviceError
+
+if TYPE_CHECKING:  # drivers are started before NumPy is there
+    from edgequant.device.listing import Listing
+    from edgequant.device.protocol import Device
+
+
+_DRIVERS = f"{__name__}.vulkan.hardware"  # what takes longest to start, and needs no NumPy for it
 
 
 @dataclass(frozen=True)
@@ -52,12 +58,12 @@ class Entry:
     name: str
     rank: int
     missing: Callable[[], str | None]
-    open: Callable[[str, Choice], Device]
+    open: Callable[[str, Choice], "Device"]
     observes: bool = False
     caches: tuple[str, ...] = ()
     exact: bool = True
     worthwhile: Callable[[], bool] = lambda: True
-    listed: Callable[[], Sequence[Listing]] | None = None
+    listed: Callable[[], Sequence["Listing"]] | None = None
 
 
 @cache
@@ -71,7 +77,7 @@ def entries() -> tuple[Entry, ...]:
     return tuple(sorted(found, key=lambda entry: entry.rank))
 
 
-def open_device(wanted: str | Choice = "auto", *, observe: bool = False) -> Device:
+def open_device(wanted: str | Choice = "auto", *, observe: bool = False) -> "Device":
     """Open a device.
 
     Args:
@@ -86,7 +92,7 @@ def open_device(wanted: str | Choice = "auto", *, observe: bool = False) -> Devi
     return _open(choice, observe=observe) if ahead is None else ahead.result()
 
 
-def _open(choice: Choice, *, observe: bool) -> Device:
+def _open(choice: Choice, *, observe: bool) -> "Device":
     name, _, index = choice.name.partition(":")
     for entry in entries():
         if name == "auto":
@@ -111,7 +117,7 @@ def _open(choice: Choice, *, observe: bool) -> Device:
     raise DeviceError(f"{choice.name}: no such device.", hint=f"use one of {known}.")
 
 
-_opening: dict[Choice, Future[Device]] = {}
+_opening: dict[Choice, "Future[Device]"] = {}
 
 
 def wake(wanted: str) -> None:
@@ -122,14 +128,16 @@ def wake(wanted: str) -> None:
     Args:
         wanted: as given to `--device`.
     """
-    entries()  # the thread imports little, so as not to stand in the way
     choice, beside = Choice(wanted), ThreadPoolExecutor(1)
+    beside.submit(lambda: importlib.import_module(_DRIVERS).found())
     _opening[choice] = beside.submit(_open, choice, observe=False)
     beside.shutdown(wait=False)
 
 
-def list_devices() -> tuple[tuple[Listing, bool], ...]:
+def list_devices() -> tuple[tuple["Listing", bool], ...]:
     """Return every device of this machine, best first, and whether `auto` takes it."""
+    from edgequant.device.listing import Listing
+
     listings: list[tuple[Listing, bool]] = []
     for entry in entries():
         taken = not any(auto for _, auto in listings) and _may_take(entry)

@@ -12,7 +12,7 @@ from edgequant.blocks import Weight, Weights
 from edgequant.device.protocol import Adopted, Buffer, Gpu
 from edgequant.graph.launch import Span
 
-RANGE = 1 << 30  # bytes of a buffer at most, unless one tensor is larger
+RANGE = 1 << 28  # bytes of a buffer at most, unless one tensor is larger: the first is soon there
 GAP = 1 << 20  # bytes of other tensors between two that are still adopted together
 ALIGNMENT = 16  # bytes, of each tensor's address
 

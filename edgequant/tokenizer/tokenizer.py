@@ -10,7 +10,6 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
-from functools import cached_property
 from typing import Protocol
 
 import numpy as np
@@ -168,11 +167,8 @@ class _Cutter:
     def __init__(self, ids: Mapping[str, int]) -> None:
         self._ids = ids
         longest_first = sorted(ids, key=len, reverse=True)
-        self._source = "|".join(map(re.escape, longest_first))
-
-    @cached_property
-    def _pattern(self) -> re.Pattern[str] | None:
-        return re.compile(f"({self._source})") if self._ids else None
+        pattern = "|".join(map(re.escape, longest_first))
+        self._pattern = re.compile(f"({pattern})") if ids else None
 
     def cut(self, text: str) -> Iterable[str | int]:
         """Yield the texts between tokens, none empty, and the ids of the tokens, in order."""

@@ -29,7 +29,7 @@ from typing import Any
 
 STAGES = {
     "edgequant.cli.run": ("_write",),
-    "edgequant.device": ("open_device",),
+    "edgequant.device": ("open_device", "_open"),
     "edgequant.device.gpu": ("GpuDevice.load",),
     "edgequant.device.program": ("GpuProgram.run",),
     "edgequant.device.recorder": ("plan_bucket", "Recorder._record", "Recorder._bind"),

@@ -12,10 +12,14 @@ device with its queue; `memory`, `transfer`, `pipelines` and `recording` are wha
 loaded before a device is asked for.
 """
 
+from typing import TYPE_CHECKING
+
 from edgequant.device import Choice, Entry
-from edgequant.device.listing import Listing
-from edgequant.device.protocol import Device
 from edgequant.errors import DeviceError
+
+if TYPE_CHECKING:
+    from edgequant.device.listing import Listing
+    from edgequant.device.protocol import Device
 
 
 def _missing() -> str | None:
@@ -42,7 +46,7 @@ def _worthwhile() -> bool:
     return any(not (device.lacking or device.computes_on_cpu) for device in found() or ())
 
 
-def _open(index: str, choice: Choice) -> Device:
+def _open(index: str, choice: Choice) -> "Device":
     """Open a device; it stays open until Python ends, when its compiled kernels are kept."""
     from edgequant.device.gpu import GpuDevice
     from edgequant.device.vulkan.device import notes_of, open_gpu
@@ -52,7 +56,7 @@ def _open(index: str, choice: Choice) -> Device:
     return GpuDevice.lasting(name, gpu, notes_of(gpu.hardware), choice)
 
 
-def _listed() -> tuple[Listing, ...]:
+def _listed() -> tuple["Listing", ...]:
     """Describe each device of this machine."""
     from edgequant.device.vulkan.listing import describe
 

@@ -1,6 +1,7 @@
 """The Vulkan host: implements `Gpu` with buffers that have addresses, and recordings."""
 
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from ctypes import string_at
 from itertools import count
 from pathlib import Path
@@ -55,18 +56,23 @@ class VulkanGpu:
     def adopt(self, ranges: Sequence[memoryview], progress: Adopted) -> Sequence[Buffer]:
         """Make ranges of mapped files readable by kernels; see `Gpu`."""
         blocks: list[Block] = []
-        copied: list[tuple[Block, memoryview]] = []
+
+        def make(content: memoryview) -> tuple[Block, memoryview] | None:
+            """Make the next buffer; return it if it is to be filled."""
+            block = self._memory.adopt(content) if self.in_place and content.nbytes else None
+            if block is not None:
+                progress(content.nbytes)
+            blocks.append(block or self._memory.allocate(content.nbytes, Place.DEVICE))
+            return None if block else (blocks[-1], content)
+
         try:
-            for content in ranges:
-                block = self._memory.adopt(content) if self.in_place and content.nbytes else None
-                if block is None:
-                    block = self._memory.allocate(content.nbytes, Place.DEVICE)
-                    copied.append((block, content))
-                else:
-                    progress(content.nbytes)
-                blocks.append(block)
-            if copied:
-                self._transfer.upload(copied, progress)
+            # To make a buffer takes nearly as long as to fill it: the next is made meanwhile.
+            with ThreadPoolExecutor(1) as ahead:
+                made = [ahead.submit(make, content) for content in ranges]
+                try:
+                    self._transfer.upload(filter(None, (m.result() for m in made)), progress)
+                finally:
+                    ahead.shutdown(cancel_futures=True)
         except BaseException:
             for block in blocks:
                 self._memory.free(block)

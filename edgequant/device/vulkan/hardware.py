@@ -12,11 +12,13 @@ from dataclasses import dataclass, field
 from functools import cache
 from mmap import PAGESIZE
 from threading import Lock
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from edgequant.device.vulkan import structs as vk
 from edgequant.device.vulkan.api import Functions, Library, check, load
-from edgequant.graph.launch import Limits
+
+if TYPE_CHECKING:
+    from edgequant.graph.launch import Limits
 
 VERSION = (1 << 22) | (3 << 12)  # Vulkan 1.3, as drivers number it
 KINDS = {2: "discrete GPU", 1: "integrated GPU", 3: "virtual GPU", 0: "other", 4: "CPU"}
@@ -80,7 +82,7 @@ class Hardware:
     driver: str
     driver_key: str
     version: tuple[int, int]
-    limits: Limits
+    limits: "Limits"
     push_bytes: int
     grid: tuple[int, int, int]
     timestamp_ns: float
@@ -182,6 +184,8 @@ def _all(kind: Any, function: Callable[..., int | None], *first: object) -> list
 
 def _describe(f: Functions, handle: int) -> Hardware:
     """Ask a device what it can do."""
+    from edgequant.graph.launch import Limits  # it brings NumPy, for which no driver need wait
+
     there = _all(vk.ExtensionProperties, f.vkEnumerateDeviceExtensionProperties, handle, None)
     names = {e.name.decode() for e in there}
     base, host = vk.DeviceProperties(), vk.ExternalMemoryHostProperties()

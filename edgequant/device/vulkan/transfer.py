@@ -1,6 +1,6 @@
 """Bytes on their way to buffers and back: through memory that host and device both see."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from ctypes import byref, memmove, memset, string_at
 from dataclasses import dataclass
@@ -75,13 +75,13 @@ class Transfer:
         for staging in self._bounces.values():
             self._memory.free(staging)
 
-    def upload(self, blocks: Sequence[tuple[Block, memoryview]], progress: Adopted) -> None:
-        """Copy mapped files into buffers: threads carry pieces, each with a staging buffer."""
+    def upload(self, blocks: Iterable[tuple[Block, memoryview]], progress: Adopted) -> None:
+        """Copy mapped files into buffers, which may still be in the making.
+
+        Threads carry pieces, each with a staging buffer.
+        """
         stages: list[_Stage] = []
         try:
-            while len(stages) < STAGES:
-                block = self._memory.allocate(STAGING, Place.UPLOAD)
-                stages.append(_Stage(block, Commands(self._logical)))
             self._carry_all(blocks, stages, progress)
         finally:
             self._logical.idle()
@@ -91,8 +91,8 @@ class Transfer:
 
     def _carry_all(
         self,
-        blocks: Sequence[tuple[Block, memoryview]],
-        stages: Sequence["_Stage"],
+        blocks: Iterable[tuple[Block, memoryview]],
+        stages: list["_Stage"],
         progress: Adopted,
     ) -> None:
         """Take one piece after the other until there is none, or one fails."""
@@ -103,12 +103,17 @@ class Transfer:
         )
         turn = Lock()  # to take a piece, and for the queue
 
-        def carry(stage: _Stage) -> None:
+        def carry() -> None:
+            stage = None
             while True:
                 with turn:
                     piece = next(pieces, None)
                     if piece is None:
                         return
+                    if stage is None:
+                        block = self._memory.allocate(STAGING, Place.UPLOAD)
+                        stage = _Stage(block, Commands(self._logical))
+                        stages.append(stage)
                     self._logical.wait(stage.ticket)
                 target, source, offset, nbytes = piece
                 memmove(stage.block.host, source, nbytes)
@@ -117,9 +122,9 @@ class Transfer:
                     stage.ticket = self._logical.submit(stage.commands)
                     progress(nbytes)
 
-        with ThreadPoolExecutor(len(stages)) as threads:
+        with ThreadPoolExecutor(STAGES) as threads:
             try:
-                for carried in as_completed([threads.submit(carry, stage) for stage in stages]):
+                for carried in as_completed([threads.submit(carry) for _ in range(STAGES)]):
                     carried.result()
             finally:
                 with turn:
