@@ -23,12 +23,18 @@ UNCOMPLETED = 64  # command buffers of a queue
 
 @dataclass(frozen=True)
 class Run:
-    """One dispatch, its addresses made real."""
+    """One dispatch, its addresses made real.
+
+    Attributes:
+        memory: address, bytes, and whether it may be written, of all it may touch; None if nobody
+            told.
+    """
 
     pipeline: Pipeline
     arguments: bytes
     groups: Triple
     threads: Triple
+    memory: list[tuple[int, int, bool]] | None
 
 
 class Executor(Protocol):
@@ -230,8 +236,7 @@ class Encoder(Thing):
             raise Refused("a barrier in a serial encoder orders what is ordered")
         if scope != BUFFERS:
             raise Refused(f"a barrier of scope {scope}: kernels touch buffers alone")
-        self.commands.segments.append([])
-        self.hazards = self.commands.queue.declared.segment()
+        self._barrier()
 
     @message("dispatchThreadgroups:threadsPerThreadgroup:", SIZE, SIZE)
     def dispatch(self, groups: Triple, threads: Triple) -> None:
@@ -248,11 +253,21 @@ class Encoder(Thing):
                 f"{self.pipeline.entry}: {count} threads in a threadgroup of at most {most}"
             )
         arguments = self._real(self.pipeline, self.arguments)
+        memory = None
+        if self.commands.queue.declared:
+            touched = self.hazards.add(self.pipeline.entry, self.arguments, groups, self.usage)
+            memory = [(self._of_cpu(start), end - start, writes) for start, end, writes in touched]
+        self.commands.segments[-1].append(Run(self.pipeline, arguments, groups, threads, memory))
         if not self.concurrent:
-            self.commands.segments.append([])
-        elif self.commands.queue.declared:
-            self.hazards.add(self.pipeline.entry, self.arguments, groups, self.usage)
-        self.commands.segments[-1].append(Run(self.pipeline, arguments, groups, threads))
+            self._barrier()
+
+    def _barrier(self) -> None:
+        self.commands.segments.append([])
+        self.hazards = self.commands.queue.declared.segment()
+
+    def _of_cpu(self, address: int) -> int:
+        buffer = self.space.find(address)
+        return address - buffer.address + buffer.start
 
     def _real(self, pipeline: Pipeline, arguments: bytes) -> bytes:
         """Return the arguments with addresses of the CPU, after seeing that they may be used."""

@@ -74,6 +74,7 @@ class Late:
                     run.threads,
                     simd=run.pipeline.limits.simd,
                     order=self.order,
+                    memory=run.memory,
                 )
 
 

@@ -64,8 +64,8 @@ class Segment:
         arguments: bytes,
         groups: tuple[int, int, int],
         usage: Mapping[Buffer, int],
-    ) -> None:
-        """Take one more dispatch.
+    ) -> list[tuple[int, int, bool]]:
+        """Take one more dispatch; return the ranges that it touches, and whether it writes them.
 
         Raises:
             Refused: it depends on one that is here already, or writes what may only be read.
@@ -87,3 +87,5 @@ class Segment:
                         )
         self._reads += [(span, entry) for span in reads]
         self._writes += [(span, entry) for span in writes]
+        both = [(reads, False), (writes, True)]
+        return [(low, high, way) for spans, way in both for low, high in spans if low < high]

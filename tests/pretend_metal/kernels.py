@@ -1,6 +1,6 @@
 """Libraries, functions and pipelines: MSL from its text to what the CPU shim runs."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 from pretend_metal import msl
@@ -28,6 +28,7 @@ class Runnable(Protocol):
         *,
         simd: int,
         order: int,
+        memory: Sequence[tuple[int, int, bool]] | None,
     ) -> None: ...
 
 

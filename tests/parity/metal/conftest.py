@@ -1,6 +1,7 @@
 """A pretend Mac that runs Metal sources on the CPU, and the Metal host on it."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from metal_on_cpu.library import compile_library, missing
@@ -11,6 +12,8 @@ from edgequant.device.metal.device import Metal
 from edgequant.device.protocol import Gpu
 from edgequant.device.unified import UnifiedGpu
 from edgequant.shipped import shipped
+from edgequant.stages.convert import convert
+from edgequant.stages.quantize import quantize
 
 
 @pytest.fixture(scope="session")
@@ -28,3 +31,12 @@ def metal(mac: PretendMetal) -> Iterator[Gpu]:
     yield opened
     opened.close()
     assert mac.alive() == []
+
+
+@pytest.fixture(scope="session")
+def path(tmp_path_factory: pytest.TempPathFactory, books_6m: Path) -> Path:
+    """The bundled model in Q4_K_M."""
+    folder = tmp_path_factory.mktemp("metal")
+    convert(str(books_6m), folder / "f16.gguf")
+    quantize(folder / "f16.gguf", folder / "q4_k_m.gguf", type="Q4_K_M")
+    return folder / "q4_k_m.gguf"

@@ -8,6 +8,7 @@ from metal_on_cpu.library import compile_library
 from pretend_metal import PretendMetal
 from tiny_model import write_model
 
+from edgequant.device import ceilings
 from edgequant.device.metal import objc
 from edgequant.model.imatrix_file import read_importance
 
@@ -57,7 +58,8 @@ def test_imatrix(path: Path, tmp_path: Path) -> None:
         assert found[name].in_sum2 == pytest.approx(entry.in_sum2, rel=1e-3)
 
 
-def test_bench(path: Path) -> None:
+def test_bench(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ceilings, "WORKGROUPS", (4,))  # thousands would take a CPU a minute
     words = ("-p", "9", "-n", "3", "-r", "1", "--device", "metal")
     (prefill, decode) = typed.read_json("bench", path, *words, "--cache-type", "f32")
     assert (prefill["type_k"], decode["n_gen"]) == ("f32", 3)

@@ -16,21 +16,11 @@ from edgequant.device import open_device
 from edgequant.device.gpu import GpuDevice
 from edgequant.device.protocol import Gpu, Observer, Profiler, Sampling
 from edgequant.runtime.model import Model, open_model
-from edgequant.stages.convert import convert
-from edgequant.stages.quantize import quantize
 from edgequant.stages.scores import surprise
 
 pytestmark = [pytest.mark.device, pytest.mark.slow]
 CONTEXT = 128
 TEXT = Path(__file__).parents[2] / "models" / "evaluation.txt"
-
-
-@pytest.fixture(scope="module")
-def path(tmp_path_factory: pytest.TempPathFactory, books_6m: Path) -> Path:
-    folder = tmp_path_factory.mktemp("end_to_end_metal")
-    convert(str(books_6m), folder / "f16.gguf")
-    quantize(folder / "f16.gguf", folder / "q4_k_m.gguf", type="Q4_K_M")
-    return folder / "q4_k_m.gguf"
 
 
 @pytest.fixture(scope="module")
