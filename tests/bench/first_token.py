@@ -8,7 +8,7 @@ quickest a timeline: what began and ended when, in milliseconds since the proces
 of one function that are many on a thread are one line, with how many there were and their sum. With
 --shape a random model is made first (`make_model.py`). "own" is all but what the main thread spends
 on imports, up to the command's first call, and on opening the device. What the driver compiles is
-kept from run to run, and so is Python's byte code, as an installation keeps it.
+kept from run to run.
 """
 
 import argparse
@@ -148,7 +148,7 @@ def measure(model: Path, device: str, cache: str) -> list[Call]:
     """Run the command in a fresh process and return its calls."""
     report = Path(cache) / "calls.json"
     command = [sys.executable, __file__, str(model), "--device", device, "--report", str(report)]
-    said = {**os.environ, "XDG_CACHE_HOME": cache, "PYTHONPYCACHEPREFIX": f"{cache}/python"}
+    said = {**os.environ, "XDG_CACHE_HOME": cache}
     began = time.monotonic()
     subprocess.run(
         [*command, "--began", repr(began)], env=said, check=True, stdout=subprocess.DEVNULL

@@ -5,8 +5,7 @@
 Makes each model in the folder (`make_model.py`), then asks fresh processes for
 
 - the time from the start of the process to the first token of a prompt of 16 tokens, the second
-  time with the driver's compiled kernels kept, and Python's byte code, as an installation keeps it;
-  "own" is all but imports and opening the device;
+  time with the driver's compiled kernels kept; "own" is all but imports and opening the device;
 - bench's pp512, tg128, and tg64 at --depth 4096, the mean of --repeat runs;
 - device memory beyond weights and KV cache, context 4096, where the driver says what is free;
 - the host's time per token: from the return of one wait to the return of the next submission.
@@ -150,9 +149,7 @@ def ask(what: str, path: Path, args: argparse.Namespace, cache: str) -> dict[str
         "--device", args.device, "--repeat", str(args.repeat), "--depth", str(args.depth),
         "--prompt", str(args.prompt),
     ]  # fmt: skip
-    caches = {
-        **os.environ, "XDG_CACHE_HOME": cache, "PYTHONPYCACHEPREFIX": f"{cache}/python"
-    }  # fmt: skip
+    caches = {**os.environ, "XDG_CACHE_HOME": cache}
     try:
         done = subprocess.run(command, capture_output=True, text=True, env=caches, timeout=PATIENCE)
     except subprocess.TimeoutExpired:
