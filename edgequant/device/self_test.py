@@ -122,6 +122,7 @@ def _examine_format(gpu: Gpu, name: str) -> Verdict:
     """Run the cases of a format and return the worst."""
     rng = np.random.default_rng(0)
     worst = Verdict(name, 0.0)
+    rounds = gpu.limits.integer_dot or gpu.limits.cooperative_matrix is not None
     for content, weights in (
         ("random", rng.standard_normal((ROWS, COLUMNS), np.float32)),
         ("ones", np.ones((ROWS, COLUMNS), np.float32)),
@@ -134,13 +135,13 @@ def _examine_format(gpu: Gpu, name: str) -> Verdict:
             x = np.ones(shape, np.float32)
             if content == "random":
                 x = rng.standard_normal(shape, np.float32)
-            for exact in (True, False) if gpu.limits.integer_dot else (True,):
+            for exact in (True, False) if rounds else (True,):
                 try:
                     error = _error(_run(gpu, weight, x, exact=exact), x @ decoded.T)
                 except UnsupportedError:
                     return Verdict(name, None)
                 if not error <= (worst.error or 0.0):
-                    kind = "" if exact else ", int8"
+                    kind = "" if exact else ", rounded"
                     case = f"{content}, {ROWS} x {COLUMNS} by {tokens} tokens{kind}"
                     worst = Verdict(name, error, case)
     return worst

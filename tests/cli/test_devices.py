@@ -4,6 +4,7 @@ import pytest
 import typed
 from fake_vulkan import FakeDevice, FakeVulkan
 
+import edgequant
 from edgequant.cli import _device
 from edgequant.device.metal import objc
 from edgequant.device.vulkan import hardware
@@ -60,7 +61,11 @@ def test_kernels_that_compute_nothing_fail_the_self_test(machine, monkeypatch) -
     machine(FakeDevice())
     result = typed.invoke("devices", "--self-test")
     assert result.exit_code == 1
-    (line,) = (line for line in result.stdout.splitlines() if "self-test" in line)
+    first, *lines = result.stdout.splitlines()
+    assert first.startswith(f"edgequant {edgequant.__version__}, Python 3.")
+    line, model = (line.strip() for line in lines if "FAILED" in line)
+    assert model.startswith("a small model: FAILED, vulkan:0: Fake 9000, fake, 1.2.3")
+    assert "fails its self-test" in model
     assert "FAILED for F32, random, 97 x 512 by 1 tokens: error 1.0e+00; Q4_0, " in line
     assert "TQ1_0" not in line
     assert typed.invoke("devices", "--self-test", "-q").stdout == ""
@@ -83,6 +88,7 @@ def test_json(machine) -> None:
             "Vulkan 1.3", "subgroups of 32", "matrices of 16 x 8 x 16", "int8 dot products",
         ],
         "self_test": {},
+        "whole_model": None,
     }  # fmt: skip
     assert (cpu["name"], cpu["self_test"], cpu["auto"]) == ("cpu", None, False)
 
