@@ -10,12 +10,17 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from metal_on_cpu.library import compile_library
+from pretend_metal import Late, PretendMetal, Threaded
 from prompts import PROMPTS
 
 from edgequant.device import open_device
 from edgequant.device.gpu import GpuDevice
+from edgequant.device.metal.device import Metal
 from edgequant.device.protocol import Gpu, Observer, Profiler, Sampling
+from edgequant.device.unified import UnifiedGpu
 from edgequant.runtime.model import Model, open_model
+from edgequant.shipped import shipped
 from edgequant.stages.scores import surprise
 
 pytestmark = [pytest.mark.device, pytest.mark.slow]
@@ -132,3 +137,19 @@ def test_kernels_are_timed(metal: Gpu, path: Path) -> None:
         timings = model.program.profile(text_ids(model, 9), 0)
     assert all(timing.seconds > 0 for timing in timings)
     assert {"attn_q", "ffn_down", "output_norm"} <= {timing.label for timing in timings}
+
+
+@pytest.mark.usefixtures("mac")
+def test_a_queue_that_runs_meanwhile_gives_the_same_text(path: Path) -> None:
+    """By default command buffers run as late as can be; here as soon, while the host goes on."""
+    texts = []
+    for executor in (Late(order=1), Threaded(delay=0.0, order=2)):
+        own = PretendMetal(compile_library, executor=executor)
+        gpu = UnifiedGpu(Metal(own, shipped("shaders")))
+        with opened(path, gpu) as model:
+            session = model.session()
+            first = int(session.prefill(model.tokenizer.encode(PROMPTS[3])).argmax())
+            texts.append([first, *session.generate(first, 3, Sampling(temperature=0))])
+        gpu.close()
+        executor.close()
+    assert texts[0] == texts[1]
