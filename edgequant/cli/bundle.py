@@ -45,8 +45,9 @@ def _parse_matrix(
 )  # fmt: skip
 @options.cache_type
 @click.option(
-    "--subgroup", type=click.Choice(("8", "16", "32", "64")),
-    help="Lanes of a subgroup that GPUs are assumed to have; left out, the target's.",
+    "--subgroup", "subgroups", type=click.Choice(("8", "16", "32", "64")), multiple=True,
+    help="Lanes of a subgroup that GPUs have; several times: a manifest for each; left out, the "
+         "target's.",
 )  # fmt: skip
 @click.option(
     "--workgroup", type=click.IntRange(256, 1024), metavar="N",
@@ -73,7 +74,7 @@ def command(
     link: bool,
     context: int | None,
     cache_type: str | None,
-    subgroup: str | None,
+    subgroups: tuple[str, ...],
     workgroup: int | None,
     shared_bytes: int | None,
     matrix: tuple[int, int, int] | str | None,
@@ -88,12 +89,14 @@ def command(
     for the app's author. What the GPU can do is assumed: by the target, or by the options here.
     """
     changes = {
-        "subgroup": None if subgroup is None else int(subgroup),
         "workgroup": workgroup,
         "shared_bytes": shared_bytes,
         "integer_dot": integer_dot,
     }
-    limits = _assume(find_target(target).limits, changes, matrix)
+    assumed = find_target(target).assumed
+    if subgroups:
+        assumed = tuple(replace(assumed[0], subgroup=int(n)) for n in dict.fromkeys(subgroups))
+    limits = [_assume(limits, changes, matrix) for limits in assumed]
     with options.shown_progress(quiet) as progress:
         report = bundle(
             model, output, target=target, limits=limits, context=context,
@@ -115,7 +118,8 @@ def _assume(
 
 
 def _describe(report: BundleReport) -> str:
-    limits, matrix = report.limits, report.limits.cooperative_matrix
+    limits, matrix = report.limits[0], report.limits[0].cooperative_matrix
+    lanes = " or ".join(str(each.subgroup) for each in report.limits)
     model = size(report.model_bytes) + (", linked" if report.linked else "")
     rest = size(report.bytes - report.model_bytes)
     shape = "none" if matrix is None else " x ".join(map(str, matrix))
@@ -127,7 +131,7 @@ def _describe(report: BundleReport) -> str:
         ("kernels", f"{report.kernels}, as {count(report.pipelines, 'pipeline')}"),
         ("steps", f"{count(report.recordings, 'recording')}; "
                   f"{report.decode_dispatches:,} dispatches a token"),
-        ("assumed", f"subgroups of {limits.subgroup}, workgroups of {limits.workgroup}, matrices "
+        ("assumed", f"subgroups of {lanes}, workgroups of {limits.workgroup}, matrices "
                     f"{shape}, int8 dot products {'yes' if limits.integer_dot else 'no'}"),
     )  # fmt: skip
     return "\n".join(f"{name:10}{value}" for name, value in lines)

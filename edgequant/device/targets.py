@@ -5,7 +5,7 @@ of the target has, where more would only be faster. Options may assume more, or 
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from edgequant.device.kernel_files import METAL, SPIRV, KernelFile, Language
 from edgequant.errors import UnsupportedError
@@ -42,6 +42,8 @@ class Target:
         name: as given to `--target`.
         language: of its kernels.
         limits: that its GPUs are assumed to have.
+        subgroups: lanes that they are prepared for, where there is more than one kind; the most
+            frequent first.
         needs: what else an app must ask for.
         why: the choice of the limits, for the bundle's reader.
     """
@@ -51,6 +53,12 @@ class Target:
     limits: Limits
     needs: Mapping[str, object]
     why: str
+    subgroups: tuple[int, ...] = ()
+
+    @property
+    def assumed(self) -> tuple[Limits, ...]:
+        """Limits that together suit the target's GPUs."""
+        return tuple(replace(self.limits, subgroup=n) for n in self.subgroups) or (self.limits,)
 
     def needed(self, kernels: Iterable[KernelFile]) -> dict[str, object]:
         """Return what a device must have to run these kernels."""
@@ -82,8 +90,9 @@ TARGETS = {
             SPIRV,
             Limits(64, 256, 32 << 10, GIB, None, integer_dot=True),
             _VULKAN,
-            "What Vulkan 1.3 promises, and subgroups of 64 lanes, as Adreno has them; Mali has 16 "
-            "(--subgroup 16). Few phones have cooperative matrices.",
+            "What Vulkan 1.3 promises; subgroups as Adreno (64), Mali (16) and others (32) have "
+            "them. Few phones have cooperative matrices.",
+            subgroups=(64, 16, 32),
         ),
         Target(
             "macos",

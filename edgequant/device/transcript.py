@@ -232,7 +232,7 @@ def _held(
         file = {"file": files[place.path], "offset": place.start - span.offset}
         held[span.buffer] = {"holds": "weights", **file}
     content = bytearray()
-    for table, span in places.tables.items():
+    for table, span in sorted(places.tables.items()):  # the same in every run
         held[span.buffer] = {"holds": "table", "file": tables_file, "offset": len(content)}
         content += table + bytes(-len(table) % READABLE)
     return held, bytes(content)

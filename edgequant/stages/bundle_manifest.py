@@ -32,6 +32,7 @@ def make_manifest(
     limits: Limits,
     transcript: Transcript,
     files: Sequence[Mapping[str, object]],
+    manifests: Sequence[Mapping[str, object]],
 ) -> dict[str, Any]:
     """Return the manifest.
 
@@ -41,6 +42,7 @@ def make_manifest(
         limits: assumed.
         transcript: what the model's program does.
         files: of the model, with their bytes.
+        manifests: all that are in the bundle, with the lanes of a subgroup.
     """
     h = model.hparams
     return {
@@ -48,6 +50,7 @@ def make_manifest(
         "version": VERSION,
         "made_by": f"edgequant {__version__}",
         "target": target.name,
+        "manifests": list(manifests),
         "model": {
             "name": str(model.file.values().get("general.name", model.path.stem)),
             "architecture": model.architecture.name,

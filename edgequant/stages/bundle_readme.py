@@ -11,12 +11,13 @@ from edgequant.device.targets import Target
 _TEXTS = Path(__file__).with_name("bundle_text")
 
 
-def make_readme(manifest: Mapping[str, Any], target: Target, memory: int) -> bytes:
+def make_readme(manifest: Mapping[str, Any], target: Target, kernels: int, memory: int) -> bytes:
     """Fill in what the README says of a bundle.
 
     Args:
-        manifest: of it.
+        manifest: of it, the first.
         target: what it is for.
+        kernels: files of them.
         memory: bytes of all buffers.
     """
     limits, matrix = manifest["limits"], manifest["limits"]["cooperative_matrix"]
@@ -29,10 +30,15 @@ def make_readme(manifest: Mapping[str, Any], target: Target, memory: int) -> byt
         api=api.capitalize(),
         host=_TEXTS.joinpath(f"{api}.md").read_text("utf-8").strip(),
         model_rows="\n".join(rows),
-        kernels=len({item["kernel"] for item in manifest["pipelines"]}),
+        kernels=kernels,
+        manifests="\n".join(
+            f"| `{one['file']}` | all that is said below, in numbers, for subgroups of "
+            f"{one['subgroup']} lanes |"
+            for one in manifest["manifests"]
+        ),
         memory=f"{memory:,} bytes",
         weights=f"{sum(b['bytes'] for b in manifest['buffers'] if b['holds'] == 'weights'):,}",
-        subgroup=limits["subgroup"],
+        subgroup=" or ".join(str(one["subgroup"]) for one in manifest["manifests"]),
         workgroup=limits["workgroup"],
         shared=f"{limits['shared_bytes']:,}",
         max_buffer=f"{limits['max_buffer_bytes']:,}",

@@ -5,7 +5,7 @@ simplicity's sake; an app would copy weights to the GPU's own, or import the fil
 """
 
 import ctypes
-from ctypes import byref, c_char, c_char_p, c_float, c_int32, c_size_t, c_uint32, c_uint64, c_void_p
+from ctypes import byref, c_char_p, c_float, c_int32, c_size_t, c_uint32, c_uint64, c_void_p
 
 U, Q, P = c_uint32, c_uint64, c_void_p
 # Of VkPhysicalDeviceFeatures and those of 1.1, 1.2 and 1.3: their types and sizes in words, and the
@@ -57,12 +57,22 @@ def check(result):
 class Gpu:
     """A device with one queue."""
 
-    def __init__(self, needs, limits, uuid):
+    def __init__(self, uuid):
+        """Find a device by its UUID; "" is the first."""
         self.vk = ctypes.CDLL("libvulkan.so.1")
-        self._device = P()
-        self._limits = limits
-        self._open(needs, uuid)
-        self._queue = P()
+        self._physical, self._lanes, self._operations = self._find(uuid)
+        self._device, self._queue = P(), P()
+
+    def suits(self, subgroup):
+        """Tell whether kernels can have subgroups of so many lanes."""
+        least, most = self._lanes
+        return least <= subgroup <= most
+
+    def open(self, needs, limits):
+        """Prepare to run kernels that need this, and assume these limits."""
+        assert all(self._operations & OPERATIONS[name] for name in needs["subgroup_operations"])
+        self._subgroup = limits["subgroup"]
+        self._open(needs)
         self.vk.vkGetDeviceQueue(self._device, 0, 0, byref(self._queue))
         self._pool = self._make("CommandPool", record(39, flags=(U, 0), family=(U, 0)))
         self._fence = self._make("Fence", record(8, flags=(U, 0)))
@@ -118,7 +128,7 @@ class Gpu:
             name=(P, name), special=(P, special),
         )  # fmt: skip
         if item["subgroups"]:
-            chain(stage, record(1000225001, lanes=(U, self._limits["subgroup"])))
+            chain(stage, record(1000225001, lanes=(U, self._subgroup)))
         info = record(
             29, flags=(U, 0), stage=(type(stage), stage), layout=(Q, self._layout), base=(Q, 0),
             index=(c_int32, -1),
@@ -170,8 +180,8 @@ class Gpu:
         check(create(self._device, byref(info), None, byref(made)))
         return made.value
 
-    def _open(self, needs, uuid):
-        """Open a device that has what is needed."""
+    def _find(self, uuid):
+        """Return a device, the least and most lanes of its subgroups, and their operations."""
         name = ctypes.create_string_buffer(b"bundle_player")
         application = record(
             0, name=(P, name), version=(U, 0), engine=(P, None), made=(U, 0), api=(U, 0x403000)
@@ -185,9 +195,19 @@ class Gpu:
         check(self.vk.vkEnumeratePhysicalDevices(instance, byref(count), None))
         devices = (P * count.value)()
         check(self.vk.vkEnumeratePhysicalDevices(instance, byref(count), devices))
-        physical = next(P(one) for one in devices if self._suits(P(one), needs, uuid))
+        for physical in map(P, devices):
+            base = record(1000059001, words=(U * 206, (U * 206)()))
+            p11 = record(50, words=(U * 24, (U * 24)()))  # of 1.1: UUID, …, operations of subgroups
+            p13 = record(54, words=(U * 52, (U * 52)()))  # of 1.3: lanes at least, at most, …
+            self.vk.vkGetPhysicalDeviceProperties2(physical, byref(chain(base, p11, p13)))
+            if uuid in ("", bytes(p11.words)[:16].hex()):
+                return physical, tuple(p13.words[:2]), p11.words[14]
+        raise SystemExit(f"there is no device {uuid}")
+
+    def _open(self, needs):
+        """Open the device with all that is needed."""
         memory = record(1000059006, words=(U * 130, (U * 130)()))
-        self.vk.vkGetPhysicalDeviceMemoryProperties2(physical, byref(memory))
+        self.vk.vkGetPhysicalDeviceMemoryProperties2(self._physical, byref(memory))
         count, flags = memory.words[0], memory.words[1:65:2]  # of the types of memory
         self._visible = [i for i in range(count) if flags[i] & 6 == 6 and flags[i] < 16]
         texts = [ctypes.create_string_buffer(text.encode()) for text in needs["extensions"]]
@@ -199,20 +219,7 @@ class Gpu:
             extensions=(U, len(texts)), extension=(P, names), features=(P, None),
         )  # fmt: skip
         chain(info, *_features(needs["features"]))
-        check(self.vk.vkCreateDevice(physical, byref(info), None, byref(self._device)))
-
-    def _suits(self, physical, needs, uuid):
-        """Tell whether a device is the one asked for; stop where it is not what is assumed."""
-        base = record(1000059001, words=(U * 206, (U * 206)()))
-        p11 = record(50, uuid=(c_char * 16, b""), words=(U * 20, (U * 20)()))
-        p13 = record(54, words=(U * 52, (U * 52)()))  # the first two: minSubgroupSize, max
-        self.vk.vkGetPhysicalDeviceProperties2(physical, byref(chain(base, p11, p13)))
-        if uuid not in ("", ctypes.string_at(ctypes.addressof(p11) + 16, 16).hex()):
-            return False
-        operations = p11.words[10]  # subgroupSupportedOperations
-        assert p13.words[0] <= self._limits["subgroup"] <= p13.words[1], list(p13.words[:2])
-        assert all(operations & OPERATIONS[name] for name in needs["subgroup_operations"])
-        return True
+        check(self.vk.vkCreateDevice(self._physical, byref(info), None, byref(self._device)))
 
 
 def _features(wanted):

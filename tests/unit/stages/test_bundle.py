@@ -33,25 +33,42 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module", params=TARGETS)
-def made(request, model, tmp_path_factory) -> tuple[Path, dict[str, Any]]:
-    """A bundle for each target, and its manifest."""
-    folder = tmp_path_factory.mktemp("bundles") / request.param
-    report = bundle(model, folder, target=request.param)
-    found = {p.relative_to(folder).as_posix(): p.stat().st_size for p in _files(folder)}
+def folder(request, model, tmp_path_factory) -> Path:
+    """A bundle for each target."""
+    path = tmp_path_factory.mktemp("bundles") / request.param
+    report = bundle(model, path, target=request.param)
+    found = {p.relative_to(path).as_posix(): p.stat().st_size for p in _files(path)}
     assert found == dict(report.files)
     assert report.bytes == sum(found.values())
-    return folder, json.loads((folder / "manifest.json").read_text("utf-8"))
+    return path
+
+
+@pytest.fixture(scope="module")
+def manifests(folder) -> list[dict[str, Any]]:
+    return [json.loads(path.read_text("utf-8")) for path in sorted(folder.glob("manifest*.json"))]
 
 
 def _files(folder: Path) -> Iterator[Path]:
     return (path for path in folder.rglob("*") if path.is_file())
 
 
-def test_every_kernel_is_there_and_has_its_entry(made) -> None:
-    folder, manifest = made
-    files = {item["file"] for item in manifest["pipelines"]}
+def test_there_is_a_manifest_for_each_subgroup_size(folder, manifests) -> None:
+    target = TARGETS[folder.name]
+    for manifest in manifests:
+        told = manifest["manifests"]
+        assert [one["subgroup"] for one in told] == [each.subgroup for each in target.assumed]
+        assert told[0]["file"] == "manifest.json"
+        for one in told:
+            other = json.loads((folder / one["file"]).read_text("utf-8"))
+            assert other["limits"]["subgroup"] == one["subgroup"]
+    assert len(manifests) == len(target.assumed)
+    assert target.name != "android" or len(manifests) == 3
+    files = {item["file"] for manifest in manifests for item in manifest["pipelines"]}
     assert files == {f"kernels/{path.name}" for path in (folder / "kernels").iterdir()}
-    for item in manifest["pipelines"]:
+
+
+def test_every_kernel_is_there_and_has_its_entry(folder, manifests) -> None:
+    for manifest, item in ((m, item) for m in manifests for item in m["pipelines"]):
         path = folder / item["file"]
         assert path.stem == item["kernel"]
         if path.suffix == ".spv":
@@ -64,50 +81,50 @@ def test_every_kernel_is_there_and_has_its_entry(made) -> None:
         assert not item["subgroups"] or item["threads"][0] % manifest["limits"]["subgroup"] == 0
 
 
-def test_every_argument_lies_in_its_buffer(made) -> None:
-    folder, manifest = made
-    limits, buffers = manifest["limits"], manifest["buffers"]
-    for item in manifest["dispatches"]:
-        assert 0 <= item["pipeline"] < len(manifest["pipelines"])
-        assert all(0 < n < 65536 for n in item["workgroups"])
-        assert item["arguments"]
-        for buffer, offset in item["arguments"]:
-            assert 0 <= offset < buffers[buffer]["bytes"]
-            assert offset % 4 == 0
-        nbytes = 8 * len(item["arguments"]) + len(bytes.fromhex(item["scalars"]))
-        assert nbytes <= limits["argument_bytes"] <= 128  # what every Vulkan device passes
-    for item in buffers:
-        assert 0 < item["bytes"] <= limits["max_buffer_bytes"]
-        if "file" in item:
-            assert item["offset"] % 16 == 0
-            assert item["offset"] + item["bytes"] <= (folder / item["file"]).stat().st_size
-            assert not item["written"]
-        else:
-            assert item["written"] or item["holds"] in ("step", "tokens")
+def test_every_argument_lies_in_its_buffer(folder, manifests) -> None:
+    for manifest in manifests:
+        limits, buffers = manifest["limits"], manifest["buffers"]
+        for item in manifest["dispatches"]:
+            assert 0 <= item["pipeline"] < len(manifest["pipelines"])
+            assert all(0 < n < 65536 for n in item["workgroups"])
+            assert item["arguments"]
+            for buffer, offset in item["arguments"]:
+                assert 0 <= offset < buffers[buffer]["bytes"]
+                assert offset % 4 == 0
+            nbytes = 8 * len(item["arguments"]) + len(bytes.fromhex(item["scalars"]))
+            assert nbytes <= limits["argument_bytes"] <= 128  # what every Vulkan device passes
+        for item in buffers:
+            assert 0 < item["bytes"] <= limits["max_buffer_bytes"]
+            if "file" in item:
+                assert item["offset"] % 16 == 0
+                assert item["offset"] + item["bytes"] <= (folder / item["file"]).stat().st_size
+                assert not item["written"]
+            else:
+                assert item["written"] or item["holds"] in ("step", "tokens")
 
 
-def test_there_is_a_recording_for_every_step(made) -> None:
-    _, manifest = made
-    assert manifest["batches"] == [1, 8, 64, 512]
-    assert manifest["contexts"] == [512, 1024, 1300]
-    keys = [(r["purpose"], r["tokens"], r["context"]) for r in manifest["recordings"]]
-    assert len(set(keys)) == len(keys) == 2 * 4 * 3
-    for item in manifest["recordings"]:
-        count = len(item["dispatches"])
-        assert all(0 <= n < len(manifest["dispatches"]) for n in item["dispatches"])
-        assert item["barriers"] == sorted(set(item["barriers"]))
-        assert all(0 < at < count for at in item["barriers"])
-        assert ("logits" in item) == (item["purpose"] == "draw")
-        if "logits" in item:
-            buffer, offset = item["logits"]
-            room = manifest["buffers"][buffer]["bytes"]
-            assert offset + 4 * manifest["model"]["vocab"] <= room
-    used = {n for item in manifest["recordings"] for n in item["dispatches"]}
-    assert used == set(range(len(manifest["dispatches"])))
+def test_there_is_a_recording_for_every_step(manifests) -> None:
+    for manifest in manifests:
+        assert manifest["batches"] == [1, 8, 64, 512]
+        assert manifest["contexts"] == [512, 1024, 1300]
+        keys = [(r["purpose"], r["tokens"], r["context"]) for r in manifest["recordings"]]
+        assert len(set(keys)) == len(keys) == 2 * 4 * 3
+        for item in manifest["recordings"]:
+            count = len(item["dispatches"])
+            assert all(0 <= n < len(manifest["dispatches"]) for n in item["dispatches"])
+            assert item["barriers"] == sorted(set(item["barriers"]))
+            assert all(0 < at < count for at in item["barriers"])
+            assert ("logits" in item) == (item["purpose"] == "draw")
+            if "logits" in item:
+                buffer, offset = item["logits"]
+                room = manifest["buffers"][buffer]["bytes"]
+                assert offset + 4 * manifest["model"]["vocab"] <= room
+        used = {n for item in manifest["recordings"] for n in item["dispatches"]}
+        assert used == set(range(len(manifest["dispatches"])))
 
 
-def test_the_rest_of_the_manifest(made) -> None:
-    folder, manifest = made
+def test_the_rest_of_the_manifest(folder, manifests) -> None:
+    manifest = manifests[-1]
     assert (manifest["format"], manifest["version"]) == ("edgequant bundle", 1)
     held = {
         part: manifest["buffers"][manifest[part]["buffer"]] for part in ("step", "tokens", "ring")
@@ -131,17 +148,17 @@ def test_the_rest_of_the_manifest(made) -> None:
     assert sum(map(len, pieces)) == ends[-1]
 
 
-def test_weights_are_where_the_manifest_says(made, model) -> None:
-    folder, manifest = made
-    with open_file(model) as file:
-        weights = file.weights()
-        content = b"".join(
-            (folder / item["file"]).read_bytes()[item["offset"] :][: item["bytes"]]
-            for item in manifest["buffers"]
-            if item["holds"] == "weights"
-        )
-        for name in file.tensors:
-            assert weights[name].data.tobytes() in content
+def test_weights_are_where_the_manifest_says(folder, manifests, model) -> None:
+    for manifest in manifests:
+        with open_file(model) as file:
+            weights = file.weights()
+            content = b"".join(
+                (folder / item["file"]).read_bytes()[item["offset"] :][: item["bytes"]]
+                for item in manifest["buffers"]
+                if item["holds"] == "weights"
+            )
+            for name in file.tensors:
+                assert weights[name].data.tobytes() in content
 
 
 def _names(value: Any) -> Iterator[str]:
@@ -153,15 +170,15 @@ def _names(value: Any) -> Iterator[str]:
             yield from _names(item)
 
 
-def test_the_readme_says_what_every_key_means(made) -> None:
-    folder, manifest = made
-    text = (folder / "README.md").read_text("utf-8")
-    for name in {*_names(manifest), *(field["name"] for field in manifest["step"]["fields"])}:
-        assert f"`{name}`" in text, name
-    assert "$" not in text
-    metal = manifest["target"] in ("ios", "macos")
-    assert ("### With Metal" in text, "### With Vulkan" in text) == (metal, not metal)
-    assert f"# Tiny, for {manifest['target']}\n" in text
+def test_the_readme_says_what_every_key_means(folder, manifests) -> None:
+    for manifest in manifests:
+        text = (folder / "README.md").read_text("utf-8")
+        for name in {*_names(manifest), *(field["name"] for field in manifest["step"]["fields"])}:
+            assert f"`{name}`" in text, name
+        assert "$" not in text
+        metal = manifest["target"] in ("ios", "macos")
+        assert ("### With Metal" in text, "### With Vulkan" in text) == (metal, not metal)
+        assert f"# Tiny, for {manifest['target']}\n" in text
 
 
 def test_a_link_takes_no_room_and_a_copy_is_one(model, tmp_path) -> None:
@@ -285,7 +302,7 @@ def test_what_cannot_be_bundled(model, tmp_path, monkeypatch) -> None:
     assumed = TARGETS["linux"].limits
     fails(
         r"^bundle for linux: \w+ has 256 threads; workgroups of 128 are assumed",
-        DeviceError, limits=replace(assumed, workgroup=128),
+        DeviceError, limits=[replace(assumed, workgroup=128)],
     )  # fmt: skip
     eight = write_model(tmp_path / "eight.gguf", fmt="Q8_0")
     monkeypatch.setattr(compiled, "INTEGERS", ())
