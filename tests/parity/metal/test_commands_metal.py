@@ -12,7 +12,7 @@ from edgequant.device import ceilings
 from edgequant.device.metal import objc
 from edgequant.model.imatrix_file import read_importance
 
-pytestmark = [pytest.mark.device, pytest.mark.slow]
+pytestmark = [pytest.mark.device, pytest.mark.metal, pytest.mark.slow]
 TEXT = Path(__file__).parents[2] / "models" / "evaluation.txt"
 DEVICES = ("metal", "cpu")
 

@@ -23,7 +23,7 @@ from edgequant.runtime.model import Model, open_model
 from edgequant.shipped import shipped
 from edgequant.stages.scores import surprise
 
-pytestmark = [pytest.mark.device, pytest.mark.slow]
+pytestmark = [pytest.mark.device, pytest.mark.metal, pytest.mark.slow]
 CONTEXT = 128
 TEXT = Path(__file__).parents[2] / "models" / "evaluation.txt"
 
