@@ -1,9 +1,10 @@
-"""A pretend Mac that runs Metal sources on the CPU, and the Metal host on it."""
+"""The Metal host, on a Mac or on a pretend one that runs Metal sources on the CPU."""
 
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from mac import open_mac
 from metal_on_cpu.library import compile_library, missing
 from pretend_metal import PretendMetal
 from pretend_metal.declaring import declare
@@ -24,8 +25,13 @@ def mac() -> PretendMetal:
 
 
 @pytest.fixture(scope="session")
-def metal(mac: PretendMetal) -> Iterator[Gpu]:
-    """The host, open; after all tests nothing of it may be left."""
+def metal(request: pytest.FixtureRequest) -> Iterator[Gpu]:
+    """The host, open: on a Mac's GPU, or on the pretend one, of which nothing may be left."""
+    if (real := open_mac()) is not None:
+        yield real
+        real.close()
+        return
+    mac: PretendMetal = request.getfixturevalue("mac")
     opened = UnifiedGpu(Metal(mac, shipped("shaders")))
     declare(opened, mac.declared)
     yield opened
