@@ -50,8 +50,13 @@ def in_a_file(weights: Weights) -> Weights:
     return Weights(FILE, (view,), found)
 
 
-@pytest.mark.parametrize("limits", SETS, ids=str)
-@pytest.mark.parametrize("stem", [path.stem for path in GOLDEN if path.stem != NARROW])
+CASES = [
+    *(("llama", limits) for limits in SETS),
+    *((path.stem, WIDE) for path in GOLDEN if path.stem not in ("llama", NARROW)),
+]
+
+
+@pytest.mark.parametrize(("stem", "limits"), CASES, ids=str)
 def test_every_dispatch_of_every_recording_comes_back(stem: str, limits: Limits) -> None:
     golden = np.load(next(path for path in GOLDEN if path.stem == stem))
     architecture, h = read_config(json.loads(str(golden["config.json"])), "config.json")
