@@ -58,7 +58,7 @@ device = click.option(
     default="auto",
     show_default=True,
     metavar="D",
-    help="auto, vulkan (vulkan:1 for the second GPU), llama (llama:N for N threads) or cpu.",
+    help="auto, metal, vulkan (vulkan:1 for the second GPU), llama (llama:N for N threads) or cpu.",
 )
 
 
