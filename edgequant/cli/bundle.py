@@ -13,6 +13,7 @@ from edgequant.cli.words import count, size, visible
 from edgequant.device.targets import TARGETS, find_target
 from edgequant.graph.launch import Limits
 from edgequant.stages.bundle import BundleReport, bundle
+from edgequant.stages.bundle_readme import listed
 
 
 def _parse_matrix(
@@ -119,7 +120,7 @@ def _assume(
 
 def _describe(report: BundleReport) -> str:
     limits, matrix = report.limits[0], report.limits[0].cooperative_matrix
-    lanes = " or ".join(str(each.subgroup) for each in report.limits)
+    lanes = listed([each.subgroup for each in report.limits])
     model = size(report.model_bytes) + (", linked" if report.linked else "")
     rest = size(report.bytes - report.model_bytes)
     shape = "none" if matrix is None else " x ".join(map(str, matrix))

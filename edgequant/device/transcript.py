@@ -39,7 +39,6 @@ class Transcript:
         tokens: number of the buffer of the tokens of a step.
         ring: number of the buffer in which drawn tokens appear.
         kernels: the files that pipelines are made of.
-        tables: content of the tables, in the order of their offsets.
     """
 
     buffers: tuple[Item, ...]
@@ -50,7 +49,6 @@ class Transcript:
     tokens: int
     ring: int
     kernels: tuple[KernelFile, ...]
-    tables: bytes
 
 
 @dataclass
@@ -73,6 +71,7 @@ def write_down(
     weights: Weights,
     find: Callable[[str], KernelFile],
     files: Mapping[Path, str],
+    tables: bytearray,
     tables_file: str,
 ) -> Transcript:
     """Write a repertoire down.
@@ -83,7 +82,8 @@ def write_down(
         weights: of the program.
         find: the file of a kernel, by name.
         files: how the model's files are to be called.
-        tables_file: how the file with `tables` is to be called.
+        tables: gets the content of tables that it does not hold yet.
+        tables_file: how a file with it is to be called.
 
     Raises:
         DeviceError: what `find` raises; or a kernel's workgroups are larger than is assumed.
@@ -95,7 +95,7 @@ def write_down(
         for bucket, made in steps.items()
     ]
     places = repertoire.places
-    held, tables = _held(repertoire, weights, files, tables_file)
+    held = _held(repertoire, weights, files, tables, tables_file)
     return Transcript(
         buffers=tuple(writer.buffer(buffer, held[buffer], places) for buffer in writer.buffers),
         pipelines=tuple(writer.pipelines.items),
@@ -105,7 +105,6 @@ def write_down(
         tokens=writer.buffers[places.tokens.buffer],
         ring=writer.buffers[repertoire.ring.buffer],
         kernels=tuple(writer.kernels.values()),
-        tables=tables,
     )
 
 
@@ -214,9 +213,13 @@ def _check_threads(file: KernelFile, threads: tuple[int, int, int], gpu: NullGpu
 
 
 def _held(
-    repertoire: Repertoire, weights: Weights, files: Mapping[Path, str], tables_file: str
-) -> tuple[dict[Buffer, Item], bytes]:
-    """Return what each buffer holds, and the content of the tables."""
+    repertoire: Repertoire,
+    weights: Weights,
+    files: Mapping[Path, str],
+    tables: bytearray,
+    tables_file: str,
+) -> dict[Buffer, Item]:
+    """Return what each buffer holds."""
     places = repertoire.places
     held: dict[Buffer, Item] = {
         places.step.buffer: {"holds": "step"},
@@ -231,8 +234,16 @@ def _held(
         assert place is not None, "a model file's tensors have places in it"
         file = {"file": files[place.path], "offset": place.start - span.offset}
         held[span.buffer] = {"holds": "weights", **file}
-    content = bytearray()
     for table, span in sorted(places.tables.items()):  # the same in every run
-        held[span.buffer] = {"holds": "table", "file": tables_file, "offset": len(content)}
-        content += table + bytes(-len(table) % READABLE)
-    return held, bytes(content)
+        offset = _find_or_add(tables, table + bytes(-len(table) % READABLE))
+        held[span.buffer] = {"holds": "table", "file": tables_file, "offset": offset}
+    return held
+
+
+def _find_or_add(tables: bytearray, table: bytes) -> int:
+    """Return where a table is among others."""
+    at = tables.find(table)
+    if at < 0 or at % READABLE:
+        at = len(tables)
+        tables += table
+    return at

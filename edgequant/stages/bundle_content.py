@@ -72,23 +72,26 @@ def write_down_all(
         for limits, mark in zip(assumed, marks, strict=True)
     ]
     content: dict[str, bytes] = {}
-    transcripts = []
+    tables, transcripts = bytearray(), []
     try:
         with open_model(path, devices[0], context=context) as model:
             names = _names(model.file.paths)
             files = [{"file": name, "bytes": at.stat().st_size} for at, name in names.items()]
             for gpu, device, mark in zip(gpus, devices, marks, strict=True):
-                tables = _marked(TABLES, mark)
                 program = model.program if device is devices[0] else _load(model, device)
                 told = _transcript(program, gpu, model, target, names, tables)
                 made = make_manifest(model, target, gpu.limits, told, files, manifests)
-                content |= {_marked(MANIFEST, mark): to_json(made), tables: told.tables}
+                content[_marked(MANIFEST, mark)] = to_json(made)
                 transcripts.append(told)
             tokenizer = tokenizer_json(model.file.values(), model.tokenizer)
             length, texts = model.context, pieces(model.tokenizer)
     except DeviceError as error:
         raise DeviceError(error.what, hint=_without_device(error.hint)) from None
-    content |= {TOKENIZER: json.dumps(tokenizer).encode(), PIECES: texts}
+    content |= {
+        TABLES: bytes(tables),
+        TOKENIZER: json.dumps(tokenizer).encode(),
+        PIECES: texts,
+    }
     kernels = {file.path for told in transcripts for file in told.kernels}
     content |= {f"kernels/{at.name}": at.read_bytes() for at in sorted(kernels)}
     content["README.md"] = make_readme(
@@ -122,7 +125,7 @@ def _transcript(
     model: Model,
     target: Target,
     names: Mapping[Path, str],
-    tables: str,
+    tables: bytearray,
 ) -> Transcript:
     assert isinstance(program, GpuProgram), "a GpuDevice makes no other"
     shaders = shipped("shaders")
@@ -133,6 +136,7 @@ def _transcript(
         lambda kernel: target.language.find(shaders, kernel),
         names,
         tables,
+        TABLES,
     )
 
 

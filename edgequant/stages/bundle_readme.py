@@ -1,6 +1,6 @@
 """The README of a bundle, for the author of the app that plays it: `bundle_text/`, filled in."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from string import Template
 from typing import Any
@@ -9,6 +9,12 @@ from edgequant.device.kernel_files import SPIRV
 from edgequant.device.targets import Target
 
 _TEXTS = Path(__file__).with_name("bundle_text")
+
+
+def listed(choices: Sequence[int]) -> str:
+    """Say numbers that one may choose from: "64, 16 or 32"."""
+    *others, last = map(str, choices)
+    return f"{', '.join(others)} or {last}" if others else last
 
 
 def make_readme(manifest: Mapping[str, Any], target: Target, kernels: int, memory: int) -> bytes:
@@ -38,7 +44,7 @@ def make_readme(manifest: Mapping[str, Any], target: Target, kernels: int, memor
         ),
         memory=f"{memory:,} bytes",
         weights=f"{sum(b['bytes'] for b in manifest['buffers'] if b['holds'] == 'weights'):,}",
-        subgroup=" or ".join(str(one["subgroup"]) for one in manifest["manifests"]),
+        subgroup=listed([one["subgroup"] for one in manifest["manifests"]]),
         workgroup=limits["workgroup"],
         shared=f"{limits['shared_bytes']:,}",
         max_buffer=f"{limits['max_buffer_bytes']:,}",

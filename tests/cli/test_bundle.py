@@ -27,6 +27,14 @@ def test_what_it_says(model, tmp_path) -> None:
     assert typed.invoke("bundle", model, "-o", out, "--target", "ios", "--force", "-q").stdout == ""
 
 
+def test_a_manifest_for_each_size_of_subgroups(model, tmp_path) -> None:
+    words = ("bundle", model, "-o", tmp_path / "out", "--target", "android")
+    assert "subgroups of 64, 16 or 32, " in typed.invoke(*words).stdout
+    report = typed.read_json(*words, "--subgroup", 8, "--subgroup", 32, "--force")
+    assert [limits["subgroup"] for limits in report["limits"]] == [8, 32]
+    assert {"manifest.json", "manifest-32.json"} < set(report["files"])
+
+
 def test_options_change_what_is_assumed(model, tmp_path) -> None:
     report = typed.read_json(
         "bundle", model, "-o", tmp_path / "out", "--target", "linux", "--subgroup", 16,

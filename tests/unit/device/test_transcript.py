@@ -64,9 +64,15 @@ def test_every_dispatch_of_every_recording_comes_back(stem: str, limits: Limits)
     gpu = NullGpu(limits)
     program = GpuDevice("null", gpu).load(architecture.record(h), weights, context=600)
     known = program.repertoire()
+    tables = bytearray(b"another's table.")
     told = write_down(
-        known, gpu, weights, lambda name: find(limits, name), {FILE: "m.gguf"}, "tables.bin"
+        known, gpu, weights, lambda name: find(limits, name), {FILE: "m.gguf"}, tables, "t.bin"
     )
+    size = len(tables)
+    write_down(
+        known, gpu, weights, lambda name: find(limits, name), {FILE: "m.gguf"}, tables, "t.bin"
+    )
+    assert len(tables) == size  # what is there is found
     numbers = _numbers(known, told, gpu)
     places = known.places
     assert (numbers[places.step.buffer], numbers[places.tokens.buffer]) == (told.step, told.tokens)
@@ -79,7 +85,7 @@ def test_every_dispatch_of_every_recording_comes_back(stem: str, limits: Limits)
             continue
         assert item["bytes"] == len(live)
         if "file" in item:
-            whole = weights.mappings[0] if item["holds"] == "weights" else memoryview(told.tables)
+            whole = weights.mappings[0] if item["holds"] == "weights" else memoryview(tables)
             assert whole[item["offset"] : item["offset"] + item["bytes"]] == live
 
 
