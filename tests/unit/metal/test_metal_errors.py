@@ -1,16 +1,20 @@
 """What the Metal host says when the GPU or a kernel fails."""
 
+import re
 from pathlib import Path
 
 import pytest
 from add_one_kernel import ADD_ONE, COUNT, AddOne, add_one
 from pretend_metal import PretendMetal
+from tiny_model import write_model
 
+from edgequant.device.gpu import GpuDevice
 from edgequant.device.metal.device import Metal
 from edgequant.device.metal.objc import SELECTORS
 from edgequant.device.unified import UnifiedGpu
 from edgequant.errors import DeviceError
 from edgequant.graph.launch import Dispatch
+from edgequant.runtime.model import open_model
 
 
 def test_out_of_memory_while_running(gpu: UnifiedGpu, mac: PretendMetal) -> None:
@@ -81,6 +85,23 @@ def test_a_kernel_that_cannot_run_as_it_is_meant(
 def test_a_kernel_that_is_not_there(gpu: UnifiedGpu) -> None:
     with pytest.raises(DeviceError, match=r"there is no nothing\.metal"):
         gpu.record([Dispatch("nothing", (), b"", (1, 1, 1), (), ())])
+
+
+def test_a_model_that_does_not_fit_the_working_set(
+    mac: PretendMetal, gpu: UnifiedGpu, tmp_path: Path
+) -> None:
+    """Files take no memory of their own, but the system counts them when kernels read them."""
+    path = write_model(tmp_path / "model.gguf")
+    mac.limits.working_set = path.stat().st_size // 2
+    with pytest.raises(DeviceError) as caught:
+        open_model(path, GpuDevice("metal", gpu), context=32)
+    told = re.fullmatch(
+        r"metal: ([\d,]+) bytes of weights, .* are wanted; the device has ([\d,]+) free, of (.*)\.",
+        caught.value.what,
+    )
+    assert told is not None
+    weights, free, total = (int(number.replace(",", "")) for number in told.groups())
+    assert weights > total == mac.limits.working_set > free
 
 
 def test_every_message_is_sent_sooner_or_later(
