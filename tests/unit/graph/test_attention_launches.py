@@ -96,6 +96,12 @@ def test_a_longer_context_is_split_more_and_fills_a_large_gpu(
     assert grid[0] * grid[1] * grid[2] >= attention.BUSY / 2
 
 
+def test_workgroups_are_smaller_where_the_context_is_split() -> None:
+    op = Attention(3, 32, 8, 128)
+    threads = [op.launch(call(1, context))[0].constants[0] for context in (512, 4096)]
+    assert threads == [32 * attention.SUBGROUPS, 32 * attention.SUBGROUPS_SPLIT]
+
+
 def test_what_is_wanted_beside_the_result_is_written_once() -> None:
     q8 = Operand(Kind.DERIVED, -1, reads=False, writes=True, nbytes=6144, tag="q8")
     half = replace(q8, tag="half")
