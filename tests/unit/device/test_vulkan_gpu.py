@@ -88,6 +88,16 @@ def test_weights_that_do_not_fit_leave_nothing_behind(opened):
     assert fake.live == before
 
 
+@pytest.mark.parametrize("made", range(4))
+def test_no_memory_in_the_middle_of_copying_leaves_nothing_behind(opened, made):
+    gpu, fake = opened()
+    before = dict(fake.live)
+    fake.faults["vkAllocateMemory"] = [0] * made + [-2] * 40
+    with pytest.raises(DeviceError, match="no memory for"):
+        gpu.adopt([memoryview(bytes(1000))] * 5, lambda nbytes: None)
+    assert fake.live == before
+
+
 def test_copying_ends_when_nobody_waits_for_it(opened):
     gpu, fake = opened()
     before = dict(fake.live)
