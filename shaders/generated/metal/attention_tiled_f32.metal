@@ -194,7 +194,8 @@ uint2 pack_halves(float4 v)
             for(uint j = 0U; j < (TILE / 16U); j++)
             {
                 uint key = t19 + 16U * j;
-                (*kernelContext.scores)[((t18 + 8U * i_1) * 20U + key) / 4U][key % 4U] = s[i_1 * 2U + j];
+                float threadgroup* t24 = ((threadgroup float*)&(*(kernelContext.scores))[(((t18 + 8U * i_1) * 20U + key) / 4U)] + (key % 4U));
+                *t24 = s[i_1 * 2U + j];
             }
         }
         threadgroup_barrier(mem_flags::mem_threadgroup);
@@ -204,22 +205,33 @@ uint2 pack_halves(float4 v)
         {
             if((base + j_1) <= t20)
             {
-                most = max(most, (*kernelContext.scores)[(row * 20U + j_1) / 4U][j_1 % 4U]);
+                float threadgroup* t25 = ((threadgroup float*)&(*(kernelContext.scores))[((row * 20U + j_1) / 4U)] + (j_1 % 4U));
+                most = max(most, *t25);
             }
         }
         float most_1 = most;
         for(uint step = 1U; step < team; step *= 2U)
         {
-            float t24 = simd_shuffle((most_1), ushort(int((kernelContext.simd_lane) ^ step)));
-            most_1 = max(most_1, t24);
+            float t26 = simd_shuffle((most_1), ushort(int((kernelContext.simd_lane) ^ step)));
+            most_1 = max(most_1, t26);
         }
         float stays = exp2(largest - most_1);
         weight = weight * stays;
         for(uint key_1 = lane; key_1 < TILE; key_1 += team)
         {
             uint place = (row * 20U + key_1) / 4U;
-            float share = (base + key_1) <= t20 ? exp2((*kernelContext.scores)[place][key_1 % 4U] - most_1) : 0.0;
-            (*kernelContext.scores)[place][key_1 % 4U] = share;
+            float share;
+            if((base + key_1) <= t20)
+            {
+                float threadgroup* t27 = ((threadgroup float*)&(*(kernelContext.scores))[(place)] + (key_1 % 4U));
+                share = exp2(*t27 - most_1);
+            }
+            else
+            {
+                share = 0.0;
+            }
+            float threadgroup* t28 = ((threadgroup float*)&(*(kernelContext.scores))[(place)] + (key_1 % 4U));
+            *t28 = share;
             weight = weight + share;
         }
         if(lane == 0U)
@@ -243,14 +255,14 @@ uint2 pack_halves(float4 v)
             }
             for(uint j = 0U; j < ((HEAD_DIM / 4U + 15U) / 16U); j++)
             {
-                uint t25 = min(t19 + 16U * j, HEAD_DIM / 4U - 1U);
+                uint t29 = min(t19 + 16U * j, HEAD_DIM / 4U - 1U);
                 #pragma unroll
                 for(uint e = 0U; e < 4U; e++)
                 {
-                    float4 t26 = quarter((key_2 + e) * (HEAD_DIM / 4U + 1U) + t25, &kernelContext);
+                    float4 t30 = quarter((key_2 + e) * (HEAD_DIM / 4U + 1U) + t29, &kernelContext);
                     for(uint i_4 = 0U; i_4 < (TILE / 8U); i_4++)
                     {
-                        sum[i_4 * 4U + j] = sum[i_4 * 4U + j] + float4(share_1[i_4][e]) * t26;
+                        sum[i_4 * 4U + j] = sum[i_4 * 4U + j] + float4(share_1[i_4][e]) * t30;
                     }
                 }
             }
@@ -271,22 +283,22 @@ uint2 pack_halves(float4 v)
     {
         for(uint i_1 = 0U; i_1 < ((HEAD_DIM / 4U + 15U) / 16U); i_1++)
         {
-            uint t27 = 8U * i;
-            uint mine = first_row + t18 + t27;
+            uint t31 = 8U * i;
+            uint mine = first_row + t18 + t31;
             uint column = t19 + 16U * i_1;
             if(mine < rows && column < (HEAD_DIM / 4U))
             {
-                uint t28 = mine / given->a.group;
-                uint t29 = (t28 * given->a.heads_kv + t1) * given->a.group;
-                uint t30 = mine % given->a.group;
-                uint place_1 = (t29 + t30) * HEAD_DIM + 4U * column;
-                float4 four = sum[i * 4U + i_1] * float4((*kernelContext.kept)[t18 + t27]);
+                uint t32 = mine / given->a.group;
+                uint t33 = (t32 * given->a.heads_kv + t1) * given->a.group;
+                uint t34 = mine % given->a.group;
+                uint place_1 = (t33 + t34) * HEAD_DIM + 4U * column;
+                float4 four = sum[i * 4U + i_1] * float4((*kernelContext.kept)[t18 + t31]);
                 *(device float4*)(given->a.result + place_1) = (four);
                 if(HALVES)
                 {
-                    uchar device* t31 = given->a.halves + 2ULL * ulong(place_1);
-                    uint2 t32 = pack_halves(four);
-                    *(device uint2*)(t31) = (t32);
+                    uchar device* t35 = given->a.halves + 2ULL * ulong(place_1);
+                    uint2 t36 = pack_halves(four);
+                    *(device uint2*)(t35) = (t36);
                 }
             }
         }
