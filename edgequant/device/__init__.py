@@ -6,6 +6,7 @@ the package, so a new one is a new file. A device's libraries load only when it 
 
 import importlib
 import pkgutil
+import sys
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -18,8 +19,8 @@ if TYPE_CHECKING:  # drivers are started before NumPy is there
     from edgequant.device.listing import Listing
     from edgequant.device.protocol import Device
 
-
 _DRIVERS = f"{__name__}.vulkan.hardware"  # what takes longest to start, and needs no NumPy for it
+_opening: dict["Choice", "Future[Device]"] = {}  # by `wake`
 
 
 @dataclass(frozen=True)
@@ -117,9 +118,6 @@ def _open(choice: Choice, *, observe: bool) -> "Device":
     raise DeviceError(f"{choice.name}: no such device.", hint=f"use one of {known}.")
 
 
-_opening: dict[Choice, "Future[Device]"] = {}
-
-
 def wake(wanted: str) -> None:
     """Open a device on a thread, since drivers take as long to start as Python to import.
 
@@ -129,7 +127,8 @@ def wake(wanted: str) -> None:
         wanted: as given to `--device`.
     """
     choice, beside = Choice(wanted), ThreadPoolExecutor(1)
-    beside.submit(lambda: importlib.import_module(_DRIVERS).found())
+    if sys.platform != "darwin":  # where another device is the best
+        beside.submit(lambda: importlib.import_module(_DRIVERS).found())
     _opening[choice] = beside.submit(_open, choice, observe=False)
     beside.shutdown(wait=False)
 
