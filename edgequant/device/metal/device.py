@@ -90,11 +90,12 @@ class Metal:
     def finish(self, work: Object) -> float | DeviceError:
         """Wait for a command buffer and release it; see `Api`."""
         send = self._send
-        send(work, "waitUntilCompleted")
-        result: float | DeviceError = send(work, "GPUEndTime") - send(work, "GPUStartTime")
-        if send(work, "status") == objc.COMMAND_BUFFER_STATUS_ERROR:
-            result = self._failure(work)
-        send(work, "release")
+        with send.pool():
+            send(work, "waitUntilCompleted")
+            result: float | DeviceError = send(work, "GPUEndTime") - send(work, "GPUStartTime")
+            if send(work, "status") == objc.COMMAND_BUFFER_STATUS_ERROR:
+                result = self._failure(send(work, "error"))
+            send(work, "release")
         return result
 
     def close(self, kernels: Sequence[Pipeline]) -> None:
@@ -126,11 +127,9 @@ class Metal:
             )
         return Seen(made, nbytes, send(made, "gpuAddress") + skip, send(made, "contents") + skip)
 
-    def _failure(self, commands: Object) -> DeviceError:
-        send = self._send
-        with send.pool():
-            error = send(commands, "error")
-            code, said = send(error, "code"), send.text(send(error, "localizedDescription"))
+    def _failure(self, error: Object) -> DeviceError:
+        code = self._send(error, "code")
+        said = self._send.text(self._send(error, "localizedDescription"))
         if code == objc.COMMAND_BUFFER_ERROR_OUT_OF_MEMORY:
             return DeviceError(
                 f"metal: out of memory on {self.name}, {self._room()}: {said}",

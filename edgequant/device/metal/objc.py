@@ -65,7 +65,7 @@ DATA_TYPE_UINT = 33
 DISPATCH_TYPE_CONCURRENT, BARRIER_SCOPE_BUFFERS = 1, 1
 COMMAND_BUFFER_STATUS_ERROR, COMMAND_BUFFER_ERROR_OUT_OF_MEMORY = 5, 8
 
-# So short that letting other threads run meanwhile would cost more; none of them waits.
+# To encoders: so short that letting other threads run meanwhile would cost more, and none waits.
 _SHORT = MESSAGES["MTLComputeCommandEncoder"]
 
 
