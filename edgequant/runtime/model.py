@@ -5,7 +5,7 @@ It holds the pieces together and computes nothing.
 
 import gc
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -75,12 +75,14 @@ class Model:
         self.close()
 
 
-def open_model(path: Path, device: Device, *, context: int | None = None) -> Model:
+def open_model(
+    path: Path, device: Device | Callable[[], Device], *, context: int | None = None
+) -> Model:
     """Open a model file on a device.
 
     Args:
         path: a GGUF file.
-        device: where to run it.
+        device: where to run it; or what opens that, while the tokenizer is read.
         context: tokens the KV cache must hold; None: as many as the model was trained for, at
             most `DEFAULT_CONTEXT`.
 
@@ -88,7 +90,7 @@ def open_model(path: Path, device: Device, *, context: int | None = None) -> Mod
         FileError: no such file.
         GGUFError: broken, or its keys, tensors and tokenizer do not fit each other.
         UnsupportedError: an architecture, a tokenizer or a context that we cannot run.
-        DeviceError: not enough memory.
+        DeviceError: not enough memory; or what `device` raises.
     """
     file = open_file(path)
     try:
@@ -100,7 +102,8 @@ def open_model(path: Path, device: Device, *, context: int | None = None) -> Mod
         # only now and then, but soon.
         with _in_haste(), ThreadPoolExecutor(1) as beside:
             reading = beside.submit(read_tokenizer, keys, str(path))
-            program = device.load(graph, file.weights(), context=length)
+            opened = device() if callable(device) else device
+            program = opened.load(graph, file.weights(), context=length)
         try:
             tokenizer = reading.result()
         except BaseException:
@@ -109,7 +112,7 @@ def open_model(path: Path, device: Device, *, context: int | None = None) -> Mod
     except BaseException:
         file.close()
         raise
-    return Model(path, file, hparams, architecture, graph, tokenizer, device, program, length)
+    return Model(path, file, hparams, architecture, graph, tokenizer, opened, program, length)
 
 
 @contextmanager

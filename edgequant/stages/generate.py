@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from edgequant.blocks import Floats
@@ -82,7 +83,7 @@ def generate(
     """
     began = time.perf_counter()
     progress.begin("load", 1, "models")
-    with open_model(path, open_device(device), context=context) as model:
+    with open_model(path, partial(open_device, device), context=context) as model:
         loaded = time.perf_counter()
         ids = _prompt_ids(model, prompt, chat=chat)
         sampler = Sampler(sampling or Sampling())

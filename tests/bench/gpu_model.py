@@ -5,7 +5,7 @@
 Makes each model in the folder (`make_model.py`), then asks fresh processes for
 
 - the time from the start of the process to the first token of a prompt of 16 tokens, the second
-  time with the driver's compiled kernels kept; "own" is all but imports and opening the device;
+  time with the driver's compiled kernels kept; "own" is all but imports and the driver;
 - bench's pp512, tg128, and tg64 at --depth 4096, the mean of --repeat runs;
 - device memory beyond weights and KV cache, context 4096, where the driver says what is free;
 - the host's time per token: from the return of one wait to the return of the next submission.
@@ -51,25 +51,29 @@ def load(path: Path, device: str, began: float) -> dict[str, Any]:
     from edgequant.device.protocol import Sampling
     from edgequant.runtime import model as parts
 
-    marks = {"import": time.monotonic()}
-    opened = open_device(device)
-    marks["device"] = time.monotonic()
-    gpu = opened._gpu
-    free = gpu.memory()
-    marks["memory"] = time.monotonic()
+    imported = time.monotonic()
     greedy = Sampling(temperature=0)
     inside: dict[str, float] = {}
     for name in ("open_file", "read_model", "read_tokenizer"):
         setattr(parts, name, clocked(getattr(parts, name), name, inside))
-    opened.load = clocked(opened.load, "load", inside)
-    with parts.open_model(path, opened, context=CONTEXT) as model:
-        marks["model"] = time.monotonic()
+    free: tuple[int, int] | None = None
+
+    def opening() -> Any:
+        nonlocal free
+        opened = clocked(open_device, "open_device", inside)(device)
+        opened.load = clocked(opened.load, "load", inside)
+        free = opened._gpu.memory()
+        return opened
+
+    with parts.open_model(path, opening, context=CONTEXT) as model:
+        loaded = time.monotonic()
+        gpu = model.device._gpu
         session = model.session()
         ids = model.tokenizer.encode("badebidofu gomu liba doma lifu")[:16]
         if len(ids) > 1:
             session.prefill(ids[:-1])
         next(session.generate(int(ids[-1]), 1, greedy))
-        marks["first"] = time.monotonic()
+        first = time.monotonic()
         left = gpu.memory()
         weights = sum(info.nbytes for info in model.file.tensors.values())
         h = model.hparams
@@ -79,18 +83,19 @@ def load(path: Path, device: str, began: float) -> dict[str, Any]:
         model.program._gpu = timed
         list(session.generate(int(ids[0]), 128, greedy))
         host = float(np.median(timed.taken[8:]))
-    stages = dict(zip(marks, np.diff([began, *marks.values()]).tolist(), strict=True))
     return {
-        "first_token": marks["first"] - began,
-        "own": stages["model"] + stages["first"],
-        "stages": stages,
+        "first_token": first - began,
+        "own": first - imported - inside["open_device"],
+        "stages": {
+            "import": imported - began, "model": loaded - imported, "first": first - loaded
+        },
         "inside": inside,
         "weights": weights,
         "cache": cache,
         "used": used,
         "host_us": 1e6 * host,
-        "description": opened.description,
-    }
+        "description": model.device.description,
+    }  # fmt: skip
 
 
 def clocked(action: Any, name: str, taken: dict[str, float]) -> Any:

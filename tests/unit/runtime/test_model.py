@@ -8,7 +8,8 @@ import pytest
 from tiny_model import BOS, CONTEXT, EOS, SIZES, write_model
 
 from edgequant.device import open_device
-from edgequant.errors import FileError, GGUFError, UnsupportedError
+from edgequant.device.protocol import Device
+from edgequant.errors import DeviceError, FileError, GGUFError, UnsupportedError
 from edgequant.runtime.memory import peak_bytes
 from edgequant.runtime.model import DEFAULT_CONTEXT, open_model
 
@@ -42,6 +43,28 @@ def test_a_model_holds_its_pieces(tmp_path: Path) -> None:
 def test_context(tmp_path: Path, keys: dict[str, object], wanted: int | None, context: int) -> None:
     with open_model(write_model(tmp_path / "m.gguf", keys=keys), CPU, context=wanted) as model:
         assert model.context == context
+
+
+def test_a_device_may_be_opened_once_the_file_is_known(tmp_path: Path) -> None:
+    opened: list[Device] = []
+
+    def opening() -> Device:
+        opened.append(CPU)
+        return CPU
+
+    with open_model(write_model(tmp_path / "m.gguf"), opening) as model:
+        assert model.device is CPU
+    with pytest.raises(FileError):
+        open_model(tmp_path / "none.gguf", opening)
+    assert len(opened) == 1
+
+
+def test_a_device_that_does_not_open_is_told(tmp_path: Path) -> None:
+    def opening() -> Device:
+        raise DeviceError("gone: no such device.", hint="use another.")
+
+    with pytest.raises(DeviceError, match=r"gone: no such device\."):
+        open_model(write_model(tmp_path / "m.gguf"), opening)
 
 
 def test_a_context_beyond_the_training_is_refused(tmp_path: Path) -> None:
