@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 import zipfile
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -33,20 +34,21 @@ _LETTERS = {
 def fetch() -> Path | None:
     """Return the folder of the headers, fetched once; None where that is not possible."""
     folder = Path(tempfile.gettempdir()) / f"edgequant-{WHEEL.replace('==', '-')}"
-    headers = folder / "mlx" / "include" / "metal_cpp"
-    if not headers.is_dir():
+    if not folder.is_dir():
         command = [
             *(sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check"),
             *("--only-binary=:all:", "--no-deps", "--platform", PLATFORM, "--dest"),
         ]
-        with tempfile.TemporaryDirectory() as wheels:
-            if subprocess.run([*command, wheels, WHEEL], check=False).returncode:
+        with tempfile.TemporaryDirectory() as made:
+            if subprocess.run([*command, made, WHEEL], check=False).returncode:
                 return None
-            (wheel,) = Path(wheels).glob("*.whl")
+            (wheel,) = Path(made).glob("*.whl")
             with zipfile.ZipFile(wheel) as archive:
                 wanted = [name for name in archive.namelist() if "/include/metal_cpp/" in name]
-                archive.extractall(folder, wanted)
-    return headers
+                archive.extractall(made, wanted)
+            with suppress(OSError):  # another run was faster
+                (Path(made) / "mlx" / "include" / "metal_cpp").rename(folder)
+    return folder
 
 
 @dataclass(frozen=True)
