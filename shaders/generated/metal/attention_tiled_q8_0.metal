@@ -227,27 +227,47 @@ uint2 pack_halves(float4 v)
         for(uint c = 0U; c < (HEAD_DIM / 4U); c++)
         {
             array<float4, 2> k;
-            for(uint j = 0U; j < (TILE / 16U); j++)
+            #pragma unroll
+            for(uint j = 0U; j < 2U; j++)
             {
-                float4 t22 = quarter((t19 + 16U * j) * (HEAD_DIM / 4U + 1U) + c, &kernelContext);
-                k[j] = t22;
-            }
-            for(uint i_1 = 0U; i_1 < (TILE / 8U); i_1++)
-            {
-                float4 t23 = (*kernelContext.queries)[(t18 + 8U * i_1) * (HEAD_DIM / 4U + 1U) + c];
-                for(uint j_1 = 0U; j_1 < (TILE / 16U); j_1++)
+                if(j < (TILE / 16U))
                 {
-                    s[i_1 * 2U + j_1] = s[i_1 * 2U + j_1] + dot(t23, k[j_1]);
+                    float4 t22 = quarter((t19 + 16U * j) * (HEAD_DIM / 4U + 1U) + c, &kernelContext);
+                    k[j] = t22;
+                }
+            }
+            #pragma unroll
+            for(uint i_1 = 0U; i_1 < 4U; i_1++)
+            {
+                if(i_1 < (TILE / 8U))
+                {
+                    float4 t23 = (*kernelContext.queries)[(t18 + 8U * i_1) * (HEAD_DIM / 4U + 1U) + c];
+                    #pragma unroll
+                    for(uint j_1 = 0U; j_1 < 2U; j_1++)
+                    {
+                        if(j_1 < (TILE / 16U))
+                        {
+                            s[i_1 * 2U + j_1] = s[i_1 * 2U + j_1] + dot(t23, k[j_1]);
+                        }
+                    }
                 }
             }
         }
-        for(uint i_1 = 0U; i_1 < (TILE / 8U); i_1++)
+        #pragma unroll
+        for(uint i_1 = 0U; i_1 < 4U; i_1++)
         {
-            for(uint j = 0U; j < (TILE / 16U); j++)
+            if(i_1 < (TILE / 8U))
             {
-                uint key = t19 + 16U * j;
-                float threadgroup* t24 = ((threadgroup float*)&(*(kernelContext.scores))[(((t18 + 8U * i_1) * 36U + key) / 4U)] + (key % 4U));
-                *t24 = s[i_1 * 2U + j];
+                #pragma unroll
+                for(uint j = 0U; j < 2U; j++)
+                {
+                    if(j < (TILE / 16U))
+                    {
+                        uint key = t19 + 16U * j;
+                        float threadgroup* t24 = ((threadgroup float*)&(*(kernelContext.scores))[(((t18 + 8U * i_1) * 36U + key) / 4U)] + (key % 4U));
+                        *t24 = s[i_1 * 2U + j];
+                    }
+                }
             }
         }
         threadgroup_barrier(mem_flags::mem_threadgroup);
@@ -291,30 +311,50 @@ uint2 pack_halves(float4 v)
             (*kernelContext.kept)[row] = stays;
         }
         threadgroup_barrier(mem_flags::mem_threadgroup);
-        for(uint i_2 = 0U; i_2 < (TILE / 8U); i_2++)
+        #pragma unroll
+        for(uint i_2 = 0U; i_2 < 4U; i_2++)
         {
-            for(uint j = 0U; j < ((HEAD_DIM / 4U + 15U) / 16U); j++)
+            if(i_2 < (TILE / 8U))
             {
-                sum[i_2 * 4U + j] = sum[i_2 * 4U + j] * float4((*kernelContext.kept)[t18 + 8U * i_2]);
+                #pragma unroll
+                for(uint j = 0U; j < 4U; j++)
+                {
+                    if(j < ((HEAD_DIM / 4U + 15U) / 16U))
+                    {
+                        sum[i_2 * 4U + j] = sum[i_2 * 4U + j] * float4((*kernelContext.kept)[t18 + 8U * i_2]);
+                    }
+                }
             }
         }
         for(uint key_2 = 0U; key_2 < TILE; key_2 += 4U)
         {
             array<float4, 4> share_1;
-            for(uint i_3 = 0U; i_3 < (TILE / 8U); i_3++)
+            #pragma unroll
+            for(uint i_3 = 0U; i_3 < 4U; i_3++)
             {
-                share_1[i_3] = (*kernelContext.scores)[((t18 + 8U * i_3) * 36U + key_2) / 4U];
-            }
-            for(uint j = 0U; j < ((HEAD_DIM / 4U + 15U) / 16U); j++)
-            {
-                uint t29 = min(t19 + 16U * j, HEAD_DIM / 4U - 1U);
-                #pragma unroll
-                for(uint e = 0U; e < 4U; e++)
+                if(i_3 < (TILE / 8U))
                 {
-                    float4 t30 = quarter((key_2 + e) * (HEAD_DIM / 4U + 1U) + t29, &kernelContext);
-                    for(uint i_4 = 0U; i_4 < (TILE / 8U); i_4++)
+                    share_1[i_3] = (*kernelContext.scores)[((t18 + 8U * i_3) * 36U + key_2) / 4U];
+                }
+            }
+            #pragma unroll
+            for(uint j = 0U; j < 4U; j++)
+            {
+                if(j < ((HEAD_DIM / 4U + 15U) / 16U))
+                {
+                    uint t29 = min(t19 + 16U * j, HEAD_DIM / 4U - 1U);
+                    #pragma unroll
+                    for(uint e = 0U; e < 4U; e++)
                     {
-                        sum[i_4 * 4U + j] = sum[i_4 * 4U + j] + float4(share_1[i_4][e]) * t30;
+                        float4 t30 = quarter((key_2 + e) * (HEAD_DIM / 4U + 1U) + t29, &kernelContext);
+                        #pragma unroll
+                        for(uint i_4 = 0U; i_4 < 4U; i_4++)
+                        {
+                            if(i_4 < (TILE / 8U))
+                            {
+                                sum[i_4 * 4U + j] = sum[i_4 * 4U + j] + float4(share_1[i_4][e]) * t30;
+                            }
+                        }
                     }
                 }
             }
@@ -331,26 +371,34 @@ uint2 pack_halves(float4 v)
         (*kernelContext.kept)[row] = 1.0 / weight;
     }
     threadgroup_barrier(mem_flags::mem_threadgroup);
-    for(uint i = 0U; i < (TILE / 8U); i++)
+    #pragma unroll
+    for(uint i = 0U; i < 4U; i++)
     {
-        for(uint i_1 = 0U; i_1 < ((HEAD_DIM / 4U + 15U) / 16U); i_1++)
+        if(i < (TILE / 8U))
         {
-            uint t31 = 8U * i;
-            uint mine = first_row + t18 + t31;
-            uint column = t19 + 16U * i_1;
-            if(mine < rows && column < (HEAD_DIM / 4U))
+            #pragma unroll
+            for(uint i_1 = 0U; i_1 < 4U; i_1++)
             {
-                uint t32 = mine / given->a.group;
-                uint t33 = (t32 * given->a.heads_kv + t1) * given->a.group;
-                uint t34 = mine % given->a.group;
-                uint place_1 = (t33 + t34) * HEAD_DIM + 4U * column;
-                float4 four = sum[i * 4U + i_1] * float4((*kernelContext.kept)[t18 + t31]);
-                *(device float4*)(given->a.result + place_1) = (four);
-                if(HALVES)
+                if(i_1 < ((HEAD_DIM / 4U + 15U) / 16U))
                 {
-                    uchar device* t35 = given->a.halves + 2ULL * ulong(place_1);
-                    uint2 t36 = pack_halves(four);
-                    *(device uint2*)(t35) = (t36);
+                    uint t31 = 8U * i;
+                    uint mine = first_row + t18 + t31;
+                    uint column = t19 + 16U * i_1;
+                    if(mine < rows && column < (HEAD_DIM / 4U))
+                    {
+                        uint t32 = mine / given->a.group;
+                        uint t33 = (t32 * given->a.heads_kv + t1) * given->a.group;
+                        uint t34 = mine % given->a.group;
+                        uint place_1 = (t33 + t34) * HEAD_DIM + 4U * column;
+                        float4 four = sum[i * 4U + i_1] * float4((*kernelContext.kept)[t18 + t31]);
+                        *(device float4*)(given->a.result + place_1) = (four);
+                        if(HALVES)
+                        {
+                            uchar device* t35 = given->a.halves + 2ULL * ulong(place_1);
+                            uint2 t36 = pack_halves(four);
+                            *(device uint2*)(t35) = (t36);
+                        }
+                    }
                 }
             }
         }
