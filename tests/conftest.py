@@ -14,7 +14,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--oracles-must-run",
         action="store_true",
-        help="fail if a test marked oracle or device was skipped (unless it is also marked shared)",
+        help="fail if a test marked oracle was skipped (unless it is also marked shared)",
     )
     parser.addoption(
         "--devices-must-run",
@@ -45,9 +45,9 @@ def pytest_make_collect_report(collector: pytest.Collector) -> Iterator[None]:
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
     report = yield
-    must_run = item.config.getoption("--oracles-must-run") and (
-        (item.get_closest_marker("oracle") or item.get_closest_marker("device"))
-        and not item.get_closest_marker("shared")
+    must_run = not item.get_closest_marker("shared") and any(
+        item.config.getoption(f"--{mark}s-must-run") and item.get_closest_marker(mark)
+        for mark in ("oracle", "device")
     )
     if report.skipped and must_run and not hasattr(report, "wasxfail"):
         report.outcome = "failed"
