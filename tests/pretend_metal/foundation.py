@@ -21,9 +21,9 @@ class String(Thing):
 
 
 class Error(Thing):
-    def __init__(self, heap: Heap, domain: str, code: int, description: str) -> None:
+    def __init__(self, heap: Heap, code: int, description: str) -> None:
         super().__init__(heap)
-        self.domain, self.error_code, self.description = domain, code, description
+        self.error_code, self.description = code, description
 
     @message("localizedDescription", returns=ID)
     def localized_description(self) -> Thing:

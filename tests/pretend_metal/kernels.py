@@ -11,6 +11,7 @@ from pretend_metal.objects import Heap, Thing, message
 from pretend_metal.refused import Refused
 
 Triple = tuple[int, int, int]
+COMPILE_FAILURE, FUNCTION_NOT_FOUND = 3, 5  # MTLLibraryError
 
 
 class Runnable(Protocol):
@@ -51,7 +52,7 @@ class Library(Thing):
             )
         entry = name.text.decode()
         if entry not in msl.entries(self.bare):
-            Error(self.heap, "MTLLibraryErrorDomain", 5, f"no function {entry}").tell(error)
+            Error(self.heap, FUNCTION_NOT_FOUND, f"no function {entry}").tell(error)
             return None
         known = {}
         for number, (kind, optional) in msl.constants(self.bare).items():
@@ -60,7 +61,7 @@ class Library(Thing):
             given = values.kinds.get(number)
             if given != kind and not (optional and given is None):
                 what = f"function constant {number} of {entry} is of {kind}; given is {given}"
-                Error(self.heap, "MTLLibraryErrorDomain", 3, what).tell(error)
+                Error(self.heap, COMPILE_FAILURE, what).tell(error)
                 return None
         return Function(self.heap, self, entry, self.compile(self.source, known))
 
@@ -112,7 +113,7 @@ def make_library(
     try:
         compile_(source, {})
     except Exception as failed:  # whatever the shim raises is what Apple's compiler would say
-        Error(heap, "MTLLibraryErrorDomain", 3, str(failed)).tell(error)
+        Error(heap, COMPILE_FAILURE, str(failed)).tell(error)
         return None
     return Library(heap, source, compile_, limits)
 
@@ -124,6 +125,6 @@ def make_pipeline(heap: Heap, function: Thing, error: int) -> Pipeline | None:
     wanted, there = function.made.shared_nbytes, function.library.limits.shared
     if wanted > there:
         what = f"Threadgroup memory size ({wanted}) exceeds the maximum threadgroup memory allowed"
-        Error(heap, "AGXMetal", 3, f"{what} ({there})").tell(error)
+        Error(heap, COMPILE_FAILURE, f"{what} ({there})").tell(error)
         return None
     return Pipeline(heap, function)

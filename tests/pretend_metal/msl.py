@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from pretend_metal.refused import Refused
 
 _KERNEL = re.compile(r"(?:\[\[\s*kernel\s*\]\]|\bkernel\b)\s*void\s+(\w+)\s*\(")
-_ARGUMENTS = re.compile(r"(\w+)\s+(?:constant|const\s+constant)\s*[*&]\s*\w+\s*\[\[\s*buffer\(0\)")
-_ARGUMENTS_FIRST = re.compile(r"constant\s+(\w+)\s*[*&]\s*\w+\s*\[\[\s*buffer\(0\)")
+_ARGUMENTS = re.compile(r"(\w+)\s+constant\s*\*\s*\w+\s*\[\[\s*buffer\(0\)")
 _STRUCT = re.compile(r"struct\s+(\w+)\s*\{(.*?)\};", re.DOTALL)
 _CONSTANT = re.compile(r"constant\s+(\w+)\s+(\w+)\s*\[\[\s*function_constant\((\d+)\)\s*\]\]")
 
@@ -46,7 +45,7 @@ class Arguments:
 
 def arguments(source: str) -> Arguments:
     """Return what a kernel is given."""
-    found = _ARGUMENTS.search(source) or _ARGUMENTS_FIRST.search(source)
+    found = _ARGUMENTS.search(source)
     if found is None:
         raise Refused("there is no struct at [[buffer(0)]]")
     fields = list(_fields(dict(_STRUCT.findall(source)), found[1]))

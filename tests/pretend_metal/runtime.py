@@ -94,8 +94,7 @@ class PretendMetal:
     def fail_next(self, code: int, description: str, after: int = 0) -> None:
         """Let a command buffer fail with an error, after some that do not."""
         self.executor.faults.extend([None] * after)
-        domain = "MTLCommandBufferErrorDomain"
-        self.executor.faults.append(lambda: Error(self.heap, domain, code, description))
+        self.executor.faults.append(lambda: Error(self.heap, code, description))
 
     def alive(self) -> list[str]:
         """Return what was made and not released, and the device if it is still held."""
