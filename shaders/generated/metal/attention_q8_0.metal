@@ -378,55 +378,56 @@ void Int8Activations_store(const Int8Activations thread* self, uint first, float
             {
                 if(c < CHUNKS)
                 {
-                    uint t10 = start + i_1 * (THREADS / LANES) + t5;
-                    uint r = i > 0U ? i : kernelContext.given->a.capacity;
-                    uint t11 = r - 1U;
-                    uint run = t9 + min(t10, t11) * (HEAD_DIM / 8U) + min(c * LANES + lane, HEAD_DIM / 8U - 1U);
-                    uint t12 = i_1 * 4U + c;
-                    ByteCache_Bits t13 = ByteCache_fetch(kernelContext.given->a.key_cache, t8, run);
-                    keys[t12] = t13;
-                    ByteCache_Bits t14 = ByteCache_fetch(kernelContext.given->a.value_cache, t8, run);
-                    values[t12] = t14;
+                    if(!(i > 0U))
+                    {
+                        continue;
+                    }
+                    uint run = t9 + min(start + i_1 * (THREADS / LANES) + t5, max(i, 1U) - 1U) * (HEAD_DIM / 8U) + min(c * LANES + lane, HEAD_DIM / 8U - 1U);
+                    uint t10 = i_1 * 4U + c;
+                    ByteCache_Bits t11 = ByteCache_fetch(kernelContext.given->a.key_cache, t8, run);
+                    keys[t10] = t11;
+                    ByteCache_Bits t12 = ByteCache_fetch(kernelContext.given->a.value_cache, t8, run);
+                    values[t10] = t12;
                 }
             }
         }
     }
     array<Head, 4> queries;
-    float device* t15 = FRESH ? kernelContext.given->a.keys + head * HEAD_DIM : kernelContext.given->a.queries;
-    AttentionArgs t16 = kernelContext.given->a;
+    float device* t13 = FRESH ? kernelContext.given->a.keys + head * HEAD_DIM : kernelContext.given->a.queries;
+    AttentionArgs t14 = kernelContext.given->a;
     {
-        Head t17;
-        t17.norm = t16.key_norm;
+        Head t15;
+        t15.norm = t14.key_norm;
         #pragma unroll
         for(uint c = 0U; c < 4U; c++)
         {
             if(c < CHUNKS)
             {
                 uint d = 8U * min(c * LANES + lane, HEAD_DIM / 8U - 1U);
-                float device* t18 = t15 + d;
-                float4 t19 = (*(const device float4*)(t18));
-                float4 t20 = (*(const device float4*)(t18 + 4));
-                t17.own[c] = Eight_make(t19, t20);
+                float device* t16 = t13 + d;
+                float4 t17 = (*(const device float4*)(t16));
+                float4 t18 = (*(const device float4*)(t16 + 4));
+                t15.own[c] = Eight_make(t17, t18);
                 if(!INTERLEAVED)
                 {
-                    float4 t21 = (*(const device float4*)(t15 + Head_paired(d)));
-                    float4 t22 = (*(const device float4*)(t15 + Head_paired(d + 4U)));
-                    t17.other[c] = Eight_make(t21, t22);
+                    float4 t19 = (*(const device float4*)(t13 + Head_paired(d)));
+                    float4 t20 = (*(const device float4*)(t13 + Head_paired(d + 4U)));
+                    t15.other[c] = Eight_make(t19, t20);
                 }
             }
         }
-        t1 = t17;
+        t1 = t15;
     }
     Head fresh = t1;
     array<Eight, 4> value;
     #pragma unroll
     for(uint c = 0U; c < 4U; c++)
     {
-        t15 = FRESH ? kernelContext.given->a.values + head * HEAD_DIM : kernelContext.given->a.queries;
-        float device* from = t15 + 8U * min(c * LANES + lane, HEAD_DIM / 8U - 1U);
-        float4 t23 = (*(const device float4*)(from));
-        float4 t24 = (*(const device float4*)(from + 4));
-        value[c] = Eight_make(t23, t24);
+        t13 = FRESH ? kernelContext.given->a.values + head * HEAD_DIM : kernelContext.given->a.queries;
+        float device* from = t13 + 8U * min(c * LANES + lane, HEAD_DIM / 8U - 1U);
+        float4 t21 = (*(const device float4*)(from));
+        float4 t22 = (*(const device float4*)(from + 4));
+        value[c] = Eight_make(t21, t22);
     }
     bool last_share = start < length && t7 == length;
     #pragma unroll
@@ -434,35 +435,35 @@ void Int8Activations_store(const Int8Activations thread* self, uint first, float
     {
         if(r < ROWS)
         {
-            uint t25 = min(t4 + r, kernelContext.given->a.tokens * kernelContext.given->a.group - 1U);
-            uint t26 = t25 / kernelContext.given->a.group;
-            AttentionArgs t27 = kernelContext.given->a;
-            uint t28 = (t26 * kernelContext.given->a.heads_kv + head) * kernelContext.given->a.group;
-            uint t29 = t25 % kernelContext.given->a.group;
-            float device* t30 = t27.queries + (t28 + t29) * HEAD_DIM;
-            AttentionArgs t31 = kernelContext.given->a;
+            uint t23 = min(t4 + r, kernelContext.given->a.tokens * kernelContext.given->a.group - 1U);
+            uint t24 = t23 / kernelContext.given->a.group;
+            AttentionArgs t25 = kernelContext.given->a;
+            uint t26 = (t24 * kernelContext.given->a.heads_kv + head) * kernelContext.given->a.group;
+            uint t27 = t23 % kernelContext.given->a.group;
+            float device* t28 = t25.queries + (t26 + t27) * HEAD_DIM;
+            AttentionArgs t29 = kernelContext.given->a;
             {
-                Head t32;
-                t32.norm = t31.query_norm;
+                Head t30;
+                t30.norm = t29.query_norm;
                 #pragma unroll
                 for(uint c = 0U; c < 4U; c++)
                 {
                     if(c < CHUNKS)
                     {
                         uint d_1 = 8U * min(c * LANES + lane, HEAD_DIM / 8U - 1U);
-                        float device* t33 = t30 + d_1;
-                        float4 t34 = (*(const device float4*)(t33));
-                        float4 t35 = (*(const device float4*)(t33 + 4));
-                        t32.own[c] = Eight_make(t34, t35);
+                        float device* t31 = t28 + d_1;
+                        float4 t32 = (*(const device float4*)(t31));
+                        float4 t33 = (*(const device float4*)(t31 + 4));
+                        t30.own[c] = Eight_make(t32, t33);
                         if(!INTERLEAVED)
                         {
-                            float4 t36 = (*(const device float4*)(t30 + Head_paired(d_1)));
-                            float4 t37 = (*(const device float4*)(t30 + Head_paired(d_1 + 4U)));
-                            t32.other[c] = Eight_make(t36, t37);
+                            float4 t34 = (*(const device float4*)(t28 + Head_paired(d_1)));
+                            float4 t35 = (*(const device float4*)(t28 + Head_paired(d_1 + 4U)));
+                            t30.other[c] = Eight_make(t34, t35);
                         }
                     }
                 }
-                t2 = t32;
+                t2 = t30;
             }
             queries[r] = t2;
         }
@@ -497,16 +498,16 @@ void Int8Activations_store(const Int8Activations thread* self, uint first, float
                 if(c < CHUNKS)
                 {
                     float scale = (c * LANES + lane) < (HEAD_DIM / 8U) ? kernelContext.given->a.scale : 0.0;
-                    uint t38 = r * 4U + c;
-                    q[t38] = Eight_make(float4(scale) * (&(&queries[r])->own[c])->low, float4(scale) * (&(&queries[r])->own[c])->high);
-                    float4 t39 = float4(0.0);
-                    sum[t38] = Eight_make(t39, t39);
+                    uint t36 = r * 4U + c;
+                    q[t36] = Eight_make(float4(scale) * (&(&queries[r])->own[c])->low, float4(scale) * (&(&queries[r])->own[c])->high);
+                    float4 t37 = float4(0.0);
+                    sum[t36] = Eight_make(t37, t37);
                 }
             }
             largest[r] = -1.00000001504746622e+30;
             weight[r] = 0.0;
-            uint t40 = min(t4 + r, kernelContext.given->a.tokens * kernelContext.given->a.group - 1U) / kernelContext.given->a.group;
-            last[r] = past + t40;
+            uint t38 = min(t4 + r, kernelContext.given->a.tokens * kernelContext.given->a.group - 1U) / kernelContext.given->a.group;
+            last[r] = past + t38;
         }
     }
     if(!(FRESH))
@@ -530,30 +531,30 @@ void Int8Activations_store(const Int8Activations thread* self, uint first, float
         {
             if(c < CHUNKS)
             {
-                uint t41 = c * LANES + lane;
-                uint run_1 = t9 + past * (HEAD_DIM / 8U) + min(t41, HEAD_DIM / 8U - 1U);
-                bool t42 = t5 == 0U;
-                last_share = t42 && t3 == 0U;
-                bool mine = last_share && t41 < (HEAD_DIM / 8U);
+                uint t39 = c * LANES + lane;
+                uint run_1 = t9 + past * (HEAD_DIM / 8U) + min(t39, HEAD_DIM / 8U - 1U);
+                bool t40 = t5 == 0U;
+                last_share = t40 && t3 == 0U;
+                bool mine = last_share && t39 < (HEAD_DIM / 8U);
+                AttentionArgs t41 = kernelContext.given->a;
+                Eight t42 = fresh.own[c];
+                store(t41.key_cache, t8, run_1, &t42, mine, &kernelContext);
                 AttentionArgs t43 = kernelContext.given->a;
-                Eight t44 = fresh.own[c];
-                store(t43.key_cache, t8, run_1, &t44, mine, &kernelContext);
-                AttentionArgs t45 = kernelContext.given->a;
-                Eight t46 = value[c];
-                store(t45.value_cache, t8, run_1, &t46, mine, &kernelContext);
+                Eight t44 = value[c];
+                store(t43.value_cache, t8, run_1, &t44, mine, &kernelContext);
                 #pragma unroll
                 for(uint r = 0U; r < 4U; r++)
                 {
                     if(r < ROWS)
                     {
-                        uint t47 = r * 4U + c;
-                        Eight t48 = q[t47];
-                        Eight t49 = fresh.own[c];
-                        float t50 = dot8(&t48, &t49);
-                        score[r] = score[r] + t50;
-                        if(t42)
+                        uint t45 = r * 4U + c;
+                        Eight t46 = q[t45];
+                        Eight t47 = fresh.own[c];
+                        float t48 = dot8(&t46, &t47);
+                        score[r] = score[r] + t48;
+                        if(t40)
                         {
-                            sum[t47] = value[c];
+                            sum[t45] = value[c];
                         }
                     }
                 }
@@ -564,13 +565,13 @@ void Int8Activations_store(const Int8Activations thread* self, uint first, float
         {
             if(r < ROWS)
             {
-                float t51 = team_sum(score[r], &kernelContext);
-                score[r] = t51;
-                bool t52 = t5 == 0U;
-                float scale = t52 ? score[r] : -1.00000001504746622e+30;
+                float t49 = team_sum(score[r], &kernelContext);
+                score[r] = t49;
+                bool t50 = t5 == 0U;
+                float scale = t50 ? score[r] : -1.00000001504746622e+30;
                 largest[r] = scale;
-                int t53 = t52 ? 1 : 0;
-                weight[r] = float(t53);
+                int t51 = t50 ? 1 : 0;
+                weight[r] = float(t51);
             }
         }
     }
@@ -589,11 +590,11 @@ void Int8Activations_store(const Int8Activations thread* self, uint first, float
                     if(c < CHUNKS)
                     {
                         uint run_2 = t9 + min(base + (AHEAD + i_1) * (THREADS / LANES) + t5, i - 1U) * (HEAD_DIM / 8U) + min(c * LANES + lane, HEAD_DIM / 8U - 1U);
-                        uint t54 = i_1 * 4U + c;
-                        ByteCache_Bits t55 = ByteCache_fetch(kernelContext.given->a.key_cache, t8, run_2);
-                        next_keys[t54] = t55;
-                        ByteCache_Bits t56 = ByteCache_fetch(kernelContext.given->a.value_cache, t8, run_2);
-                        next_values[t54] = t56;
+                        uint t52 = i_1 * 4U + c;
+                        ByteCache_Bits t53 = ByteCache_fetch(kernelContext.given->a.key_cache, t8, run_2);
+                        next_keys[t52] = t53;
+                        ByteCache_Bits t54 = ByteCache_fetch(kernelContext.given->a.value_cache, t8, run_2);
+                        next_values[t52] = t54;
                     }
                 }
             }
@@ -617,18 +618,18 @@ void Int8Activations_store(const Int8Activations thread* self, uint first, float
                 {
                     if(c < CHUNKS)
                     {
-                        uint t57 = i_2 * 4U;
-                        ByteCache_Bits t58 = keys[t57 + c];
-                        Eight t59 = ByteCache_decode(&t58);
+                        uint t55 = i_2 * 4U;
+                        ByteCache_Bits t56 = keys[t55 + c];
+                        Eight t57 = ByteCache_decode(&t56);
                         #pragma unroll
                         for(uint r_1 = 0U; r_1 < 4U; r_1++)
                         {
                             if(r_1 < ROWS)
                             {
-                                Eight t60 = q[r_1 * 4U + c];
-                                Eight t61 = t59;
-                                float t62 = dot8(&t60, &t61);
-                                score_1[t57 + r_1] = score_1[t57 + r_1] + t62;
+                                Eight t58 = q[r_1 * 4U + c];
+                                Eight t59 = t57;
+                                float t60 = dot8(&t58, &t59);
+                                score_1[t55 + r_1] = score_1[t55 + r_1] + t60;
                             }
                         }
                     }
@@ -646,12 +647,12 @@ void Int8Activations_store(const Int8Activations thread* self, uint first, float
                 {
                     if(i_3 < AHEAD)
                     {
-                        float t63 = team_sum(score_1[i_3 * 4U + r], &kernelContext);
+                        float t61 = team_sum(score_1[i_3 * 4U + r], &kernelContext);
                         uint key = base + i_3 * (THREADS / LANES) + t5;
                         last_share = key < i && key <= last[r];
-                        float t64 = select(-1.00000001504746622e+30, t63, last_share);
-                        score_1[i_3 * 4U + r] = t64;
-                        scale = max(scale, t64);
+                        float t62 = select(-1.00000001504746622e+30, t61, last_share);
+                        score_1[i_3 * 4U + r] = t62;
+                        scale = max(scale, t62);
                     }
                 }
                 float keep = exp2(largest[r] - scale);
@@ -672,9 +673,9 @@ void Int8Activations_store(const Int8Activations thread* self, uint first, float
                 {
                     if(c < CHUNKS)
                     {
-                        float4 t65 = float4(keep);
-                        (&sum[r * 4U + c])->low = (&sum[r * 4U + c])->low * t65;
-                        (&sum[r * 4U + c])->high = (&sum[r * 4U + c])->high * t65;
+                        float4 t63 = float4(keep);
+                        (&sum[r * 4U + c])->low = (&sum[r * 4U + c])->low * t63;
+                        (&sum[r * 4U + c])->high = (&sum[r * 4U + c])->high * t63;
                     }
                 }
             }
@@ -689,21 +690,21 @@ void Int8Activations_store(const Int8Activations thread* self, uint first, float
                 {
                     if(c < CHUNKS)
                     {
-                        uint t66 = i_3 * 4U;
-                        uint t67 = t66 + c;
-                        ByteCache_Bits t68 = values[t67];
-                        Eight t69 = ByteCache_decode(&t68);
+                        uint t64 = i_3 * 4U;
+                        uint t65 = t64 + c;
+                        ByteCache_Bits t66 = values[t65];
+                        Eight t67 = ByteCache_decode(&t66);
                         #pragma unroll
                         for(uint r_1 = 0U; r_1 < 4U; r_1++)
                         {
                             if(r_1 < ROWS)
                             {
-                                (&sum[r_1 * 4U + c])->low = (&sum[r_1 * 4U + c])->low + float4(score_1[t66 + r_1]) * t69.low;
-                                (&sum[r_1 * 4U + c])->high = (&sum[r_1 * 4U + c])->high + float4(score_1[t66 + r_1]) * t69.high;
+                                (&sum[r_1 * 4U + c])->low = (&sum[r_1 * 4U + c])->low + float4(score_1[t64 + r_1]) * t67.low;
+                                (&sum[r_1 * 4U + c])->high = (&sum[r_1 * 4U + c])->high + float4(score_1[t64 + r_1]) * t67.high;
                             }
                         }
-                        keys[t67] = next_keys[t67];
-                        values[t67] = next_values[t67];
+                        keys[t65] = next_keys[t65];
+                        values[t65] = next_values[t65];
                     }
                 }
             }
@@ -717,8 +718,8 @@ void Int8Activations_store(const Int8Activations thread* self, uint first, float
             float scale = largest[r];
             for(uint i_1 = LANES; i_1 < (THREADS / SUBGROUPS); i_1 *= 2U)
             {
-                float t70 = simd_shuffle((scale), ushort(int((kernelContext.simd_lane) ^ i_1)));
-                scale = max(scale, t70);
+                float t68 = simd_shuffle((scale), ushort(int((kernelContext.simd_lane) ^ i_1)));
+                scale = max(scale, t68);
             }
             float keep_1 = exp2(largest[r] - scale);
             float total = keep_1 * weight[r];
@@ -726,8 +727,8 @@ void Int8Activations_store(const Int8Activations thread* self, uint first, float
             {
                 total = total + (simd_shuffle((total), ushort(int((kernelContext.simd_lane) ^ i))));
             }
-            uint t71 = thread_index / (THREADS / SUBGROUPS);
-            uint place = t71 * ROWS + r;
+            uint t69 = thread_index / (THREADS / SUBGROUPS);
+            uint place = t69 * ROWS + r;
             if(simd_is_first())
             {
                 (*kernelContext.seen)[place] = float2(scale, total);
@@ -738,78 +739,78 @@ void Int8Activations_store(const Int8Activations thread* self, uint first, float
                 if(c < CHUNKS)
                 {
                     Eight s_1 = sum[r * 4U + c];
-                    float4 t72 = float4(keep_1);
-                    s_1.low = s_1.low * t72;
-                    s_1.high = s_1.high * t72;
+                    float4 t70 = float4(keep_1);
+                    s_1.low = s_1.low * t70;
+                    s_1.high = s_1.high * t70;
                     for(uint i_2 = LANES; i_2 < (THREADS / SUBGROUPS); i_2 *= 2U)
                     {
-                        int t73 = int((kernelContext.simd_lane) ^ i_2);
-                        s_1.low = s_1.low + (simd_shuffle((s_1.low), ushort(t73)));
-                        s_1.high = s_1.high + (simd_shuffle((s_1.high), ushort(t73)));
+                        int t71 = int((kernelContext.simd_lane) ^ i_2);
+                        s_1.low = s_1.low + (simd_shuffle((s_1.low), ushort(t71)));
+                        s_1.high = s_1.high + (simd_shuffle((s_1.high), ushort(t71)));
                     }
                     uint chunk = c * LANES + lane;
                     last_share = (kernelContext.simd_lane) < LANES && chunk < (HEAD_DIM / 8U);
                     if(last_share)
                     {
-                        uint t74 = place * HEAD_DIM + 8U * chunk;
-                        (*kernelContext.merged)[t74 / 4U] = s_1.low;
-                        (*kernelContext.merged)[t74 / 4U + 1U] = s_1.high;
+                        uint t72 = place * HEAD_DIM + 8U * chunk;
+                        (*kernelContext.merged)[t72 / 4U] = s_1.low;
+                        (*kernelContext.merged)[t72 / 4U + 1U] = s_1.high;
                     }
                 }
             }
         }
     }
     threadgroup_barrier(mem_flags::mem_threadgroup);
-    uint t75 = kernelContext.given->a.tokens * kernelContext.given->a.group;
-    uint t76 = kernelContext.given->a.heads_kv * kernelContext.given->a.group * HEAD_DIM;
+    uint t73 = kernelContext.given->a.tokens * kernelContext.given->a.group;
+    uint t74 = kernelContext.given->a.heads_kv * kernelContext.given->a.group * HEAD_DIM;
     for(uint i_1 = thread_index; i_1 < (ROWS * HEAD_DIM / 4U); i_1 += THREADS)
     {
         uint r_2 = i_1 / (HEAD_DIM / 4U);
-        uint t77 = i_1 % (HEAD_DIM / 4U);
-        uint column = t77 * 4U;
+        uint t75 = i_1 % (HEAD_DIM / 4U);
+        uint column = t75 * 4U;
         uint row = t4 + r_2;
-        if(row >= t75)
+        if(row >= t73)
         {
             break;
         }
-        float4 t78 = float4(0.0);
+        float4 t76 = float4(0.0);
         float scale = -1.00000001504746622e+30;
         for(i = 0U; i < SUBGROUPS; i++)
         {
             scale = max(scale, (*kernelContext.seen)[i * ROWS + r_2].x);
         }
         float total = 0.0;
-        float4 all = t78;
+        float4 all = t76;
         for(uint i_2 = 0U; i_2 < SUBGROUPS; i_2++)
         {
-            uint t79 = i_2 * ROWS + r_2;
-            float keep_2 = exp2((*kernelContext.seen)[t79].x - scale);
-            total = total + keep_2 * (*kernelContext.seen)[t79].y;
-            all = all + float4(keep_2) * (*kernelContext.merged)[(t79 * HEAD_DIM + column) / 4U];
+            uint t77 = i_2 * ROWS + r_2;
+            float keep_2 = exp2((*kernelContext.seen)[t77].x - scale);
+            total = total + keep_2 * (*kernelContext.seen)[t77].y;
+            all = all + float4(keep_2) * (*kernelContext.merged)[(t77 * HEAD_DIM + column) / 4U];
         }
         if((kernelContext.given->a.splits) > 1U)
         {
-            uint place_1 = (head * t75 + row) * kernelContext.given->a.splits + split;
+            uint place_1 = (head * t73 + row) * kernelContext.given->a.splits + split;
             *(device float4*)(kernelContext.given->a.result + place_1 * HEAD_DIM + column) = (all);
-            packed_float2 device* t80 = (packed_float2 device*)(kernelContext.given->a.result + kernelContext.given->a.heads_kv * t75 * kernelContext.given->a.splits * HEAD_DIM);
+            packed_float2 device* t78 = (packed_float2 device*)(kernelContext.given->a.result + kernelContext.given->a.heads_kv * t73 * kernelContext.given->a.splits * HEAD_DIM);
             if(column == 0U)
             {
-                *(t80 + place_1) = packed_float2(float2(scale, total));
+                *(t78 + place_1) = packed_float2(float2(scale, total));
             }
             continue;
         }
-        uint t81 = row / kernelContext.given->a.group;
-        uint t82 = t81 * t76;
-        uint t83 = head * kernelContext.given->a.group;
-        uint t84 = row % kernelContext.given->a.group;
-        uint column_1 = column + (t82 + (t83 + t84) * HEAD_DIM);
+        uint t79 = row / kernelContext.given->a.group;
+        uint t80 = t79 * t74;
+        uint t81 = head * kernelContext.given->a.group;
+        uint t82 = row % kernelContext.given->a.group;
+        uint column_1 = column + (t80 + (t81 + t82) * HEAD_DIM);
         *(device float4*)(kernelContext.given->a.result + column_1) = (all / float4(total));
         if(ROUNDED)
         {
-            Int8Activations t85 = Int8Activations_make(kernelContext.given->a.rounded, kernelContext.given->a.tokens, t76);
-            float4 t86 = all / float4(total);
-            Int8Activations t87 = t85;
-            Int8Activations_store(&t87, column_1, t86, &kernelContext);
+            Int8Activations t83 = Int8Activations_make(kernelContext.given->a.rounded, kernelContext.given->a.tokens, t74);
+            float4 t84 = all / float4(total);
+            Int8Activations t85 = t83;
+            Int8Activations_store(&t85, column_1, t84, &kernelContext);
         }
     }
 }
