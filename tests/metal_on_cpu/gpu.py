@@ -39,6 +39,9 @@ class MetalOnCpu(NullGpu):
     def __init__(self, shaders: Path | None = None) -> None:
         super().__init__(LIMITS, "metal on cpu")
         self.shaders = shaders or shipped("shaders")
+        self._compiled: dict[
+            tuple[str, tuple[int, ...]], tuple[Library, str, tuple[int, int, int]]
+        ] = {}
 
     def alloc(self, nbytes: int, place: Place = Place.DEVICE) -> Buffer:
         """Return a zeroed buffer; kernels may read on to a multiple of 16."""
@@ -61,16 +64,19 @@ class MetalOnCpu(NullGpu):
         return ticket
 
     def _run(self, dispatch: Dispatch) -> None:
-        file = METAL.find(self.shaders, dispatch.kernel)
-        library: Library = compile_library(
-            file.path.read_text(), dict(enumerate(dispatch.constants)), sanitize=True
-        )
+        key = dispatch.kernel, dispatch.constants
+        if key not in self._compiled:
+            file, constants = METAL.find(self.shaders, dispatch.kernel), dispatch.constants
+            source = file.path.read_text()
+            library = compile_library(source, dict(enumerate(constants)), sanitize=True)
+            self._compiled[key] = library, file.entry, file.threads(constants)
+        library, entry, threads = self._compiled[key]
         spans = [(span, True) for span in dispatch.writes] + [(s, False) for s in dispatch.reads]
         library.dispatch(
-            file.entry,
+            entry,
             dispatch.arguments,
             dispatch.workgroups,
-            file.threads(dispatch.constants),
+            threads,
             order=zlib.crc32(dispatch.kernel.encode()) % 3,  # some of each, the same every time
             memory=[
                 (self.address(span.buffer) + span.offset, span.nbytes, writes)

@@ -190,6 +190,13 @@ def compile_library(
     Raises:
         ShaderError: the compiler's messages.
     """
+    path, kernels = _compiled(source, sanitize)
+    return Library(path, kernels, constants or {})
+
+
+@cache
+def _compiled(source: str, sanitize: bool) -> tuple[Path, tuple[str, ...]]:
+    """Return where a compiled source is, and its kernels."""
     try:
         translated = translate(source)
     except ValueError as error:
@@ -202,7 +209,7 @@ def compile_library(
             if sanitize:  # sanitizers know no address spaces, so these are looked at apart
                 _compile(translated, (*LANGUAGE, "-fsyntax-only"), None)
             _compile(translated, flags, path)
-    return Library(path, translated.kernels, constants or {})
+    return path, translated.kernels
 
 
 @cache

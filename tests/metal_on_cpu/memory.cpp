@@ -37,17 +37,23 @@ std::vector<Range> ranges;
 bool declared;
 unsigned group, first_group, lanes;  // groups are numbered from 1, over all launches
 
+// Whether all that made an access are of this thread's SIMD-group, and its barrier came after.
+bool passed(const Access &access, unsigned me) {
+    return access.who != SEVERAL && access.thread / lanes == me / lanes &&
+           access.barriers < memory::simd_barriers[me / lanes];
+}
+
 bool conflicts(const Access &access, uint8_t bytes, unsigned me, bool in_shared) {
     if (!(access.bytes & bytes)) return false;
     if (access.group != group) return !in_shared && access.group >= first_group;
     if (access.round != memory::round || (access.who == ONE && access.thread == me)) return false;
-    bool one_simdgroup = access.who != SEVERAL && access.thread / lanes == me / lanes;
-    return !(one_simdgroup && access.barriers < memory::simd_barriers[me / lanes]);
+    return !passed(access, me);
 }
 
+// Earlier accesses that still matter become one with it.
 void note(Access &access, uint8_t bytes, unsigned me) {
     Who who = ONE;
-    if (access.group == group && access.round == memory::round) {
+    if (access.group == group && access.round == memory::round && !passed(access, me)) {
         if (access.thread != me || access.who != ONE)
             who = access.who != SEVERAL && access.thread / lanes == me / lanes ? LANES : SEVERAL;
         bytes |= access.bytes;
@@ -56,6 +62,31 @@ void note(Access &access, uint8_t bytes, unsigned me) {
 }
 
 const char *const TOUCHES[] = {"reads", "writes", "counts in"}, *const TOUCHED[] = {"read", "wrote", "counted in"};
+
+[[noreturn]] void fault(const Range &range, const void *word, const Access &access, unsigned me, Kind kind, Kind other) {
+    shim_fault("thread %u %s what %sthread %u of %s %s, and no barrier is between; byte %ld of %s", me, TOUCHES[kind],
+               access.who == ONE ? "" : "others and ", access.thread, access.group == group ? "its group" : "another group",
+               TOUCHED[other], (long)((uintptr_t)word - range.begin),
+               &range == &shared ? "threadgroup memory" : "a buffer");
+}
+
+// Words that a second thread is about to write. That is no fault if it writes what is there, which is
+// seen when the next access is checked.
+struct Doubtful {
+    const Range *range;
+    const uint32_t *word;
+    uint32_t before;
+    unsigned thread;
+    Access access;
+} doubtful[5];
+int doubts;
+
+void settle() {
+    for (; doubts > 0; doubts--) {
+        const Doubtful &doubt = doubtful[doubts - 1];
+        if (*doubt.word != doubt.before) fault(*doubt.range, doubt.word, doubt.access, doubt.thread, WRITE, WRITE);
+    }
+}
 
 void touch(Range &range, uintptr_t address, unsigned nbytes, Kind kind) {
     unsigned me = shim_place->index;
@@ -68,8 +99,8 @@ void touch(Range &range, uintptr_t address, unsigned nbytes, Kind kind) {
         for (Kind other : {READ, WRITE, ATOMIC}) {
             const Access &access = word.last[other];
             if ((kind == other && kind != WRITE) || !conflicts(access, bytes, me, &range == &shared)) continue;
-            shim_fault("thread %u %s what thread %u of %s %s, and no barrier is between", me, TOUCHES[kind],
-                       access.thread, access.group == group ? "its group" : "another group", TOUCHED[other]);
+            if (kind != WRITE || other != WRITE) fault(range, (const void *)at, access, me, kind, other);
+            doubtful[doubts++] = {&range, (const uint32_t *)at, *(const uint32_t *)at, me, access};
         }
         note(word.last[kind], bytes, me);
     }
@@ -87,6 +118,7 @@ Range *find(uintptr_t address, uintptr_t end, bool writes) {
 void check(uintptr_t address, unsigned nbytes, Kind kind) {
     uintptr_t end = address + nbytes;
     bool writes = kind != READ;
+    if (doubts) settle();
     if (address >= stacks_begin && end <= stacks_end) return;
     if (address >= shared.begin && end <= shared.end) return touch(shared, address, nbytes, kind);
     if (address >= (uintptr_t)__ehdr_start && end <= (uintptr_t)_end) return;  // the shim itself
@@ -130,6 +162,7 @@ void memory::begin_launch(const ShimLaunch &launch) {
     arguments_begin = (uintptr_t)launch.arguments;
     arguments_end = arguments_begin + launch.argument_nbytes;
     first_group = group + 1;
+    doubts = 0;
     lanes = launch.simd;
     shared = range_of((uintptr_t)launch.shared_begin, (uintptr_t)launch.shared_end, true);
     declared = launch.range_count >= 0;
@@ -139,6 +172,8 @@ void memory::begin_launch(const ShimLaunch &launch) {
         ranges.push_back(range_of(range.begin, range.end, range.writes));
     }
 }
+
+void memory::end_group() { settle(); }
 
 void memory::begin_group(const ShimLaunch &launch, unsigned simdgroups) {
     memset(launch.shared_begin, 0xff, launch.shared_end - launch.shared_begin);  // NaN

@@ -152,7 +152,7 @@ void run_group(const unsigned group[3]) {
             waits = &fiber;
             fiber.state = State::READY;
         }
-        if (!waits) return;
+        if (!waits) return memory::end_group();
         if (done)
             shim_fault("%s:%u: a barrier that %u of %u threads do not reach", waits->site->file, waits->site->line,
                        done, threads);

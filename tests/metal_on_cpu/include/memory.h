@@ -28,4 +28,5 @@ extern unsigned round;  // barriers the threadgroup has passed
 void allow_stacks(char *begin, size_t nbytes);
 void begin_launch(const ShimLaunch &launch);
 void begin_group(const ShimLaunch &launch, unsigned simdgroups);
+void end_group();
 }  // namespace memory

@@ -37,6 +37,8 @@ template <class To, class From> To convert_vector(From from) {
     inline T##4 make_##T##4(T##3 a, T b) { return T##4{a.x, a.y, a.z, b}; } \
     inline T##4 make_##T##4(T a, T##3 b) { return T##4{a, b.x, b.y, b.z}; } \
     void make_##T##4(T, T) = delete; \
+    void make_##T##4(T##2, T) = delete; \
+    void make_##T##4(T, T##2) = delete; \
     inline T##4 make_##T##4(T##2 a, T b, T c) { return T##4{a.x, a.y, b, c}; } \
     inline T##4 make_##T##4(T a, T##2 b, T c) { return T##4{a, b.x, b.y, c}; } \
     inline T##4 make_##T##4(T a, T b, T##2 c) { return T##4{a, b, c.x, c.y}; } \

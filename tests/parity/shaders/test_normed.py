@@ -6,6 +6,7 @@ result for the rounded values, so that neither error hides behind the other.
 
 import numpy as np
 import pytest
+from gpus import ON_VULKAN
 from int8_activations import read_int8, read_squares
 from run_op import Memory, encoded, nmse, reference, run_launches, run_op, without
 from shader_weights import random_weight
@@ -18,7 +19,7 @@ from edgequant.graph.launch import Call, Kind, Operand, Span
 from edgequant.graph.ops.fused_linear import FusedLinear
 from edgequant.graph.ops.normed_linear import NormedLinear
 
-pytestmark = pytest.mark.device
+pytestmark = [pytest.mark.device, ON_VULKAN]  # Metal has no int8 kernels
 
 EPSILON = 1e-5
 # As in test_matvec.py, of what the kernel sees: the order of sums, a root and a division.
