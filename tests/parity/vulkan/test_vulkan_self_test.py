@@ -1,11 +1,13 @@
 """The self-test on this machine: right kernels pass, one that is not what it says does not."""
 
 import shutil
+from dataclasses import replace
 
 import pytest
 import typed
 
-from edgequant.device.self_test import SelfTest, Verdict, passed
+from edgequant.device import self_test as module
+from edgequant.device.self_test import ALLOWED, SelfTest, Verdict, passed
 from edgequant.device.vulkan.device import VulkanGpu, notes_of
 from edgequant.shipped import shipped
 
@@ -21,6 +23,21 @@ def test_right_kernels_pass(gpu, tmp_path):
     assert [verdict.error is None for verdict in verdicts] == [False, False, False, True]
     assert passed(notes) == {"F16", "Q4_0", "Q6_K"}
     self_test.ensure({"F16", "Q4_0"})
+
+
+@pytest.mark.parametrize("name", ["Q4_K", "Q6_K"])
+def test_what_decoding_does_in_integers_is_tried_too(gpu, name, monkeypatch):
+    monkeypatch.setattr(gpu, "limits", replace(gpu.limits, integer_dot=True))
+
+    def between() -> list[float]:
+        return [error for case, error in module._cases(gpu, name) if "between two norms" in case]
+
+    assert max(between()) < 5e-4
+    monkeypatch.setattr(module, "EPSILON", 10.0)  # NumPy and kernels agree on any
+    assert max(between()) < 5e-4
+    right = module.NormedLinear
+    monkeypatch.setattr(module, "NormedLinear", lambda *a, **w: replace(right(*a, **w), before=0.1))
+    assert min(between()) > ALLOWED
 
 
 def test_a_wrong_kernel_is_found_and_is_another_device_to_the_notes(gpu, watched, tmp_path):
