@@ -19,4 +19,9 @@ def decode(blocks: Blocks, out: Floats) -> None:
     out[:, 0] = blocks
 
 
-F32 = register(QuantFormat("F32", BLOCK, encode, decode))
+def refit(blocks: Blocks, weights: Floats) -> None:
+    """Put (n, 1) weights into (n,)."""
+    blocks[...] = weights[:, 0]
+
+
+F32 = register(QuantFormat("F32", BLOCK, encode, decode, refit))

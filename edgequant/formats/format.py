@@ -22,6 +22,7 @@ from edgequant.formats.search import Effort
 Blocks = NDArray[Any]
 Encode = Callable[[Floats, Floats | None, Effort], Blocks]
 Decode = Callable[[Blocks, Floats], None]
+Refit = Callable[[Blocks, Floats], None]
 
 ENCODE_WEIGHTS = 3 << 15  # a search holds six to sixteen float32 arrays of this size at once
 UNSEEN = 1e-4  # share of the mean importance that a column never reached is given
@@ -40,12 +41,15 @@ class QuantFormat:
             hard to look -> (rows, blocks) of `block`. Rows are independent. None if edgequant reads
             the format without writing it.
         decode: (n,) of `block` into (n, weights) float32, contiguous; bit-equal to gguf-py.
+        refit: (n,) of `block` and (n, weights) float32 -> puts the levels nearest to those weights
+            into the blocks, whose scales and mins stay. None if nothing tunes this format.
     """
 
     name: str
     block: np.dtype
     encode: Encode | None
     decode: Decode
+    refit: Refit | None = None
 
     @property
     def type(self) -> BlockType:

@@ -86,11 +86,14 @@ class GridBlocks:
         work = self.efforts[effort]
         scale = fit.search(work.search, work.first)
         found = odd_codes(fit, scale, self.each, sweeps=work.search.sweeps, near=work.near)
-        superblocks = len(found.d)
-        points = fit.points.T.reshape(superblocks, -1).astype(np.uint16)
-        negative = np.ascontiguousarray(fit.negative.T).reshape(superblocks, WEIGHTS)
-        signs = np.packbits(negative, axis=-1, bitorder="little")
-        return Parts(found.d, found.codes, points, signs)
+        return _parts(found.d, found.codes, fit)
+
+    def refit(self, d: Floats, codes: Bytes, weights: Floats) -> "Parts":
+        """Find the points nearest to (n, 256) weights under the scales of n superblocks."""
+        x = turn(weights.reshape(-1, WEIGHTS // self.each), LARGEST)
+        fit = GridFit(x, np.ones_like(x), self.grid(), even=self.even)
+        fit.assign(_scales(d, codes).reshape(-1), self.efforts[Effort.FAST].near)
+        return _parts(d, codes, fit)
 
     def decode(self, parts: "Parts", out: Floats) -> None:
         """Decode n superblocks into (n, 256) float32; every product is exact, as in gguf-py."""
@@ -98,9 +101,8 @@ class GridBlocks:
         table.take(parts.points, axis=0, out=out.reshape(*parts.points.shape, -1), mode="clip")
         eights = out.reshape(-1, 32, 8)
         eights *= _SIGNS[parts.signs]
-        scales = (2 * parts.codes.astype(np.float32) + 1) * parts.d[:, None]
         sub_blocks = out.reshape(-1, self.each, WEIGHTS // self.each)
-        sub_blocks *= scales[..., None]
+        sub_blocks *= _scales(parts.d, parts.codes)[..., None]
 
 
 @dataclass(frozen=True)
@@ -118,6 +120,18 @@ class Parts:
     codes: Bytes
     points: NDArray[np.uint16]
     signs: Bytes
+
+
+def _parts(d: Floats, codes: Bytes, fit: GridFit) -> Parts:
+    points = fit.points.T.reshape(len(d), -1).astype(np.uint16)
+    negative = np.ascontiguousarray(fit.negative.T).reshape(len(d), WEIGHTS)
+    return Parts(d, codes, points, np.packbits(negative, axis=-1, bitorder="little"))
+
+
+def _scales(d: Floats, codes: Bytes) -> Floats:
+    """Return the scale of each sub-block, (n, each)."""
+    scales: Floats = (2 * codes.astype(np.float32) + 1) * d[:, None]
+    return scales
 
 
 _SIGNS = 1 - 2 * np.unpackbits(

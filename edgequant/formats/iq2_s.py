@@ -27,12 +27,22 @@ def encode(weights: Floats, importance: Floats | None, effort: Effort) -> Blocks
     blocks = np.empty(weights.shape[:2], BLOCK)
     flat = blocks.reshape(-1)
     flat["d"] = found.d
-    flat["qs"] = found.points & 255
-    high = (found.points >> 8).astype(np.uint8)
-    flat["qh"] = pack_pairs(high.reshape(-1, 8, 4).swapaxes(1, 2))
-    flat["signs"] = found.signs
+    _put_points(flat, found)
     flat["scales"] = pack_codes(found.codes)
     return blocks
+
+
+def _put_points(blocks: Blocks, found: Parts) -> None:
+    blocks["qs"] = found.points & 255
+    high = (found.points >> 8).astype(np.uint8)
+    blocks["qh"] = pack_pairs(high.reshape(-1, 8, 4).swapaxes(1, 2))
+    blocks["signs"] = found.signs
+
+
+def refit(blocks: Blocks, weights: Floats) -> None:
+    """Put the points nearest to (n, 256) weights into (n,) of BLOCK."""
+    codes = unpack_codes(blocks["scales"])
+    _put_points(blocks, BLOCKS.refit(blocks["d"].astype(np.float32), codes, weights))
 
 
 def decode(blocks: Blocks, out: Floats) -> None:
@@ -44,4 +54,4 @@ def decode(blocks: Blocks, out: Floats) -> None:
     BLOCKS.decode(Parts(blocks["d"].astype(np.float32), codes, points, blocks["signs"]), out)
 
 
-IQ2_S = register(QuantFormat("IQ2_S", BLOCK, encode, decode))
+IQ2_S = register(QuantFormat("IQ2_S", BLOCK, encode, decode, refit))

@@ -31,9 +31,19 @@ def encode(weights: Floats, importance: Floats | None, effort: Effort) -> Blocks
     blocks = np.empty(weights.shape[:2], BLOCK)
     flat = blocks.reshape(-1)
     flat["d"] = found.d
-    flat["qs"] = found.points | seven_signs(found.signs).astype(np.uint16) << np.uint16(9)
+    _put_points(flat, found)
     flat["scales"] = pack_codes(found.codes)
     return blocks
+
+
+def _put_points(blocks: Blocks, found: Parts) -> None:
+    blocks["qs"] = found.points | seven_signs(found.signs).astype(np.uint16) << np.uint16(9)
+
+
+def refit(blocks: Blocks, weights: Floats) -> None:
+    """Put the points nearest to (n, 256) weights into (n,) of BLOCK."""
+    codes = unpack_codes(blocks["scales"])
+    _put_points(blocks, BLOCKS.refit(blocks["d"].astype(np.float32), codes, weights))
 
 
 def decode(blocks: Blocks, out: Floats) -> None:
@@ -44,4 +54,4 @@ def decode(blocks: Blocks, out: Floats) -> None:
     BLOCKS.decode(Parts(blocks["d"].astype(np.float32), codes, points, signs), out)
 
 
-IQ2_XS = register(QuantFormat("IQ2_XS", BLOCK, encode, decode))
+IQ2_XS = register(QuantFormat("IQ2_XS", BLOCK, encode, decode, refit))

@@ -24,9 +24,19 @@ def encode(weights: Floats, importance: Floats | None, effort: Effort) -> Blocks
     blocks = np.empty(weights.shape[:2], BLOCK)
     flat = blocks.reshape(-1)
     flat["d"] = found.d
-    flat["subs"]["qs"] = found.points.reshape(-1, 8, 4)
-    flat["subs"]["word"] = pack_words(found)
+    _put_points(flat, found)
     return blocks
+
+
+def _put_points(blocks: Blocks, found: Parts) -> None:
+    blocks["subs"]["qs"] = found.points.reshape(-1, 8, 4)
+    blocks["subs"]["word"] = pack_words(found)
+
+
+def refit(blocks: Blocks, weights: Floats) -> None:
+    """Put the points nearest to (n, 256) weights into (n,) of BLOCK."""
+    codes = unpack_words(blocks["subs"]["word"])[0]
+    _put_points(blocks, BLOCKS.refit(blocks["d"].astype(np.float32), codes, weights))
 
 
 def decode(blocks: Blocks, out: Floats) -> None:
@@ -36,4 +46,4 @@ def decode(blocks: Blocks, out: Floats) -> None:
     BLOCKS.decode(Parts(blocks["d"].astype(np.float32), codes, points, signs), out)
 
 
-IQ2_XXS = register(QuantFormat("IQ2_XXS", BLOCK, encode, decode))
+IQ2_XXS = register(QuantFormat("IQ2_XXS", BLOCK, encode, decode, refit))

@@ -26,12 +26,22 @@ def encode(weights: Floats, importance: Floats | None, effort: Effort) -> Blocks
     blocks = np.empty(weights.shape[:2], BLOCK)
     flat = blocks.reshape(-1)
     flat["d"] = found.d
-    flat["qs"] = found.points & 255
-    ninth = (found.points >> 8).reshape(-1, 8, 8).astype(np.uint8)
-    flat["qh"] = np.packbits(ninth, axis=-1, bitorder="little")[..., 0]
-    flat["signs"] = found.signs
+    _put_points(flat, found)
     flat["scales"] = pack_codes(found.codes)
     return blocks
+
+
+def _put_points(blocks: Blocks, found: Parts) -> None:
+    blocks["qs"] = found.points & 255
+    ninth = (found.points >> 8).reshape(-1, 8, 8).astype(np.uint8)
+    blocks["qh"] = np.packbits(ninth, axis=-1, bitorder="little")[..., 0]
+    blocks["signs"] = found.signs
+
+
+def refit(blocks: Blocks, weights: Floats) -> None:
+    """Put the points nearest to (n, 256) weights into (n,) of BLOCK."""
+    codes = unpack_codes(blocks["scales"])
+    _put_points(blocks, BLOCKS.refit(blocks["d"].astype(np.float32), codes, weights))
 
 
 def decode(blocks: Blocks, out: Floats) -> None:
@@ -42,4 +52,4 @@ def decode(blocks: Blocks, out: Floats) -> None:
     BLOCKS.decode(Parts(blocks["d"].astype(np.float32), codes, points, blocks["signs"]), out)
 
 
-IQ3_S = register(QuantFormat("IQ3_S", BLOCK, encode, decode))
+IQ3_S = register(QuantFormat("IQ3_S", BLOCK, encode, decode, refit))

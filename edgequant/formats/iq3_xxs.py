@@ -22,9 +22,19 @@ def encode(weights: Floats, importance: Floats | None, effort: Effort) -> Blocks
     blocks = np.empty(weights.shape[:2], BLOCK)
     flat = blocks.reshape(-1)
     flat["d"] = found.d
-    flat["qs"] = found.points
-    flat["words"] = pack_words(found)
+    _put_points(flat, found)
     return blocks
+
+
+def _put_points(blocks: Blocks, found: Parts) -> None:
+    blocks["qs"] = found.points
+    blocks["words"] = pack_words(found)
+
+
+def refit(blocks: Blocks, weights: Floats) -> None:
+    """Put the points nearest to (n, 256) weights into (n,) of BLOCK."""
+    codes = unpack_words(blocks["words"])[0]
+    _put_points(blocks, BLOCKS.refit(blocks["d"].astype(np.float32), codes, weights))
 
 
 def decode(blocks: Blocks, out: Floats) -> None:
@@ -33,4 +43,4 @@ def decode(blocks: Blocks, out: Floats) -> None:
     BLOCKS.decode(Parts(blocks["d"].astype(np.float32), codes, blocks["qs"], signs), out)
 
 
-IQ3_XXS = register(QuantFormat("IQ3_XXS", BLOCK, encode, decode))
+IQ3_XXS = register(QuantFormat("IQ3_XXS", BLOCK, encode, decode, refit))

@@ -46,32 +46,49 @@ def encode(weights: Floats, importance: Floats | None, effort: Effort) -> Blocks
     fit = SymmetricFit(x, by_superblock(x, importance, len(weights), 8, factor=2), CODEBOOK)
     search = SEARCHES[effort]
     codes = signed_codes(fit, fit.nearest(fit.search(search)), CODES, sweeps=search.sweeps)
-    quants = np.ascontiguousarray(CODEBOOK.codes(fit.levels).T)
     scales = (codes.scales - CODES.low).astype(np.uint8)
     blocks = np.empty(weights.shape[:2], BLOCK)
     flat = blocks.reshape(-1)
     flat["d"] = codes.d
     flat["scales_h"] = pack_pairs((scales >> FOUR).reshape(-1, 2, 4).swapaxes(1, 2))
     flat["scales_l"] = pack_nibbles((scales & LOW).reshape(-1, 4, 2).swapaxes(1, 2))
-    flat["qs"] = pack_nibbles(quants.reshape(-1, 8, 2, 16))
+    _put_levels(flat, fit)
     return blocks
+
+
+def _put_levels(blocks: Blocks, fit: SymmetricFit) -> None:
+    quants = np.ascontiguousarray(CODEBOOK.codes(fit.levels).T)
+    blocks["qs"] = pack_nibbles(quants.reshape(-1, 8, 2, 16))
+
+
+def _scales(blocks: Blocks) -> Floats:
+    """Return the scale of each sub-block, (n, 8)."""
+    codes = np.empty((len(blocks), 8), np.uint8)
+    unpack_pairs(blocks["scales_h"], codes.reshape(-1, 2, 4).swapaxes(1, 2))
+    codes <<= FOUR
+    low = np.empty((len(blocks), 4, 2), np.uint8)
+    unpack_nibbles(blocks["scales_l"], low.swapaxes(1, 2))
+    codes |= low.reshape(-1, 8)
+    scales = codes.astype(np.float32)
+    scales += CODES.low
+    scales *= blocks["d"].astype(np.float32)[:, None]
+    return scales
+
+
+def refit(blocks: Blocks, weights: Floats) -> None:
+    """Put the levels nearest to (n, 256) weights into (n,) of BLOCK."""
+    fit = SymmetricFit.of_levels(turn(weights.reshape(-1, 32), LARGEST), CODEBOOK)
+    fit.assign(_scales(blocks).reshape(-1))
+    _put_levels(blocks, fit)
 
 
 def decode(blocks: Blocks, out: Floats) -> None:
     """(n,) of BLOCK into (n, 256) float32."""
-    scales = np.empty((len(blocks), 8), np.uint8)
-    unpack_pairs(blocks["scales_h"], scales.reshape(-1, 2, 4).swapaxes(1, 2))
-    scales <<= FOUR
-    low = np.empty((len(blocks), 4, 2), np.uint8)
-    unpack_nibbles(blocks["scales_l"], low.swapaxes(1, 2))
-    scales |= low.reshape(-1, 8)
     quants = np.empty((len(blocks), 8, 2, 16), np.uint8)
     unpack_nibbles(blocks["qs"], quants)
     shaped = out.reshape(-1, 8, 32)
     CODEBOOK.values.take(quants.reshape(shaped.shape), out=shaped, mode="clip")
-    signed = scales.astype(np.float32)
-    signed += CODES.low
-    shaped *= (blocks["d"].astype(np.float32)[:, None] * signed)[..., None]
+    shaped *= _scales(blocks)[..., None]
 
 
-IQ4_XS = register(QuantFormat("IQ4_XS", BLOCK, encode, decode))
+IQ4_XS = register(QuantFormat("IQ4_XS", BLOCK, encode, decode, refit))

@@ -44,23 +44,42 @@ def encode(weights: Floats, importance: Floats | None, effort: Effort) -> Blocks
     fit = AffineFit(x, costs, TOP)
     search = SEARCHES[effort]
     codes = affine_codes(fit, *fit.search(search), CODES, sweeps=search.sweeps)
-    quants = turn_back(fit.levels)
     blocks = np.empty(weights.shape[:2], BLOCK)
     flat = blocks.reshape(-1)
     flat["scales"] = codes.scales.astype(np.uint8) | (codes.mins.astype(np.uint8) << FOUR)
-    flat["qs"] = pack_pairs(quants.reshape(-1, 2, 4, 32)).reshape(-1, 64)
+    _put_levels(flat, fit)
     flat["d"] = codes.d
     flat["dmin"] = codes.dmin
     return blocks
+
+
+def _put_levels(blocks: Blocks, fit: AffineFit) -> None:
+    blocks["qs"] = pack_pairs(turn_back(fit.levels).reshape(-1, 2, 4, 32)).reshape(-1, 64)
+
+
+def _scales(blocks: Blocks) -> tuple[Floats, Floats]:
+    """Return scale and min of each sub-block, both (n, 16)."""
+    scales, mins = blocks["scales"] & LOW, blocks["scales"] >> FOUR
+    return (
+        blocks["d"].astype(np.float32)[:, None] * scales,
+        blocks["dmin"].astype(np.float32)[:, None] * mins,
+    )
+
+
+def refit(blocks: Blocks, weights: Floats) -> None:
+    """Put the levels nearest to (n, 256) weights into (n,) of BLOCK."""
+    fit = AffineFit.of_levels(turn(weights.reshape(-1, 16), LARGEST), TOP)
+    fit.assign(*(part.reshape(-1) for part in _scales(blocks)))
+    _put_levels(blocks, fit)
 
 
 def decode(blocks: Blocks, out: Floats) -> None:
     """(n,) of BLOCK into (n, 256) float32."""
     unpack_pairs(blocks["qs"].reshape(-1, 2, 32), out.reshape(-1, 2, 4, 32))
     shaped = out.reshape(-1, 16, 16)
-    scales, mins = blocks["scales"] & LOW, blocks["scales"] >> FOUR
-    shaped *= (blocks["d"].astype(np.float32)[:, None] * scales)[..., None]
-    shaped -= (blocks["dmin"].astype(np.float32)[:, None] * mins)[..., None]
+    scales, mins = _scales(blocks)
+    shaped *= scales[..., None]
+    shaped -= mins[..., None]
 
 
-Q2_K = register(QuantFormat("Q2_K", BLOCK, encode, decode))
+Q2_K = register(QuantFormat("Q2_K", BLOCK, encode, decode, refit))

@@ -46,15 +46,34 @@ def encode(weights: Floats, importance: Floats | None, effort: Effort) -> Blocks
     fit = SymmetricFit(x, by_superblock(x, importance, len(weights), 16, factor=3), LEVELS)
     search = SEARCHES[effort]
     codes = signed_codes(fit, fit.nearest(fit.search(search)), CODES, sweeps=search.sweeps)
-    fit.levels -= LEVELS.low
-    quants = turn_back(fit.levels).reshape(-1, 8, 32)
     blocks = np.empty(weights.shape[:2], BLOCK)
     flat = blocks.reshape(-1)
-    flat["hmask"] = np.packbits(quants >> TWO, axis=1, bitorder="little")[:, 0]
-    flat["qs"] = pack_pairs((quants & THREE).reshape(-1, 2, 4, 32)).reshape(-1, 64)
+    _put_levels(flat, fit)
     flat["scales"] = _pack_scales((codes.scales - CODES.low).astype(np.uint8))
     flat["d"] = codes.d
     return blocks
+
+
+def _put_levels(blocks: Blocks, fit: SymmetricFit) -> None:
+    fit.levels -= LEVELS.low
+    quants = turn_back(fit.levels).reshape(-1, 8, 32)
+    blocks["hmask"] = np.packbits(quants >> TWO, axis=1, bitorder="little")[:, 0]
+    blocks["qs"] = pack_pairs((quants & THREE).reshape(-1, 2, 4, 32)).reshape(-1, 64)
+
+
+def _scales(blocks: Blocks) -> Floats:
+    """Return the scale of each sub-block, (n, 16)."""
+    scales = _unpack_scales(blocks["scales"]).astype(np.float32)
+    scales += CODES.low
+    scales *= blocks["d"].astype(np.float32)[:, None]
+    return scales
+
+
+def refit(blocks: Blocks, weights: Floats) -> None:
+    """Put the levels nearest to (n, 256) weights into (n,) of BLOCK."""
+    fit = SymmetricFit.of_levels(turn(weights.reshape(-1, 16), LARGEST), LEVELS)
+    fit.assign(_scales(blocks).reshape(-1))
+    _put_levels(blocks, fit)
 
 
 def _pack_scales(scales: Bytes) -> Bytes:
@@ -89,9 +108,7 @@ def decode(blocks: Blocks, out: Floats) -> None:
     shaped = out.reshape(-1, 16, 16)
     shaped[...] = quants.reshape(shaped.shape)
     shaped += LEVELS.low
-    scales = _unpack_scales(blocks["scales"]).astype(np.float32)
-    scales += CODES.low
-    shaped *= (blocks["d"].astype(np.float32)[:, None] * scales)[..., None]
+    shaped *= _scales(blocks)[..., None]
 
 
-Q3_K = register(QuantFormat("Q3_K", BLOCK, encode, decode))
+Q3_K = register(QuantFormat("Q3_K", BLOCK, encode, decode, refit))

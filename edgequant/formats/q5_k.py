@@ -55,21 +55,40 @@ def encode(weights: Floats, importance: Floats | None, effort: Effort) -> Blocks
     fit = AffineFit(x, costs, TOP)
     search = SEARCHES[effort]
     codes = affine_codes(fit, *fit.search(search), CODES, sweeps=search.sweeps)
-    quants = turn_back(fit.levels)
     blocks = np.empty(weights.shape[:2], BLOCK)
     flat = blocks.reshape(-1)
     flat["d"] = codes.d
     flat["dmin"] = codes.dmin
     flat["scales"] = pack_scales(codes.scales.astype(np.uint8), codes.mins.astype(np.uint8))
-    flat["qs"] = pack_nibbles(quants.reshape(-1, 4, 2, 32) & LOW).reshape(-1, 128)
-    fifth = (quants >> FOUR).reshape(-1, 8, 32)
-    flat["qh"] = np.packbits(fifth, axis=1, bitorder="little")[:, 0]
+    _put_levels(flat, fit)
     return blocks
+
+
+def _put_levels(blocks: Blocks, fit: AffineFit) -> None:
+    quants = turn_back(fit.levels)
+    blocks["qs"] = pack_nibbles(quants.reshape(-1, 4, 2, 32) & LOW).reshape(-1, 128)
+    fifth = (quants >> FOUR).reshape(-1, 8, 32)
+    blocks["qh"] = np.packbits(fifth, axis=1, bitorder="little")[:, 0]
+
+
+def _scales(blocks: Blocks) -> tuple[Floats, Floats]:
+    """Return scale and min of each sub-block, both (n, 8)."""
+    scales, mins = unpack_scales(blocks["scales"])
+    return (
+        blocks["d"].astype(np.float32)[:, None] * scales,
+        blocks["dmin"].astype(np.float32)[:, None] * mins,
+    )
+
+
+def refit(blocks: Blocks, weights: Floats) -> None:
+    """Put the levels nearest to (n, 256) weights into (n,) of BLOCK."""
+    fit = AffineFit.of_levels(turn(weights.reshape(-1, 32), LARGEST), TOP)
+    fit.assign(*(part.reshape(-1) for part in _scales(blocks)))
+    _put_levels(blocks, fit)
 
 
 def decode(blocks: Blocks, out: Floats) -> None:
     """(n,) of BLOCK into (n, 256) float32."""
-    scales, mins = unpack_scales(blocks["scales"])
     quants = np.empty((len(blocks), 8, 32), np.uint8)
     unpack_nibbles(blocks["qs"].reshape(-1, 4, 32), quants.reshape(-1, 4, 2, 32))
     high = blocks["qh"]
@@ -77,8 +96,9 @@ def decode(blocks: Blocks, out: Floats) -> None:
         quants[:, i] |= ((high >> np.uint8(i)) & np.uint8(1)) << FOUR
     shaped = out.reshape(-1, 8, 32)
     shaped[...] = quants
-    shaped *= (blocks["d"].astype(np.float32)[:, None] * scales)[..., None]
-    shaped -= (blocks["dmin"].astype(np.float32)[:, None] * mins)[..., None]
+    scales, mins = _scales(blocks)
+    shaped *= scales[..., None]
+    shaped -= mins[..., None]
 
 
-Q5_K = register(QuantFormat("Q5_K", BLOCK, encode, decode))
+Q5_K = register(QuantFormat("Q5_K", BLOCK, encode, decode, refit))

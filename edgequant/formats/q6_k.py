@@ -42,19 +42,36 @@ def encode(weights: Floats, importance: Floats | None, effort: Effort) -> Blocks
     fit = SymmetricFit(x, costs, LEVELS)
     search = SEARCHES[effort]
     codes = signed_codes(fit, fit.best_start(search), CODES, sweeps=search.sweeps)
-    fit.levels -= LEVELS.low
-    quants = turn_back(fit.levels).reshape(-1, 2, 4, 32)
     blocks = np.empty(weights.shape[:2], BLOCK)
     flat = blocks.reshape(-1)
-    flat["ql"] = pack_nibbles((quants & LOW).reshape(-1, 2, 2, 64)).reshape(-1, 128)
+    _put_levels(flat, fit)
+    flat["scales"] = codes.scales
+    flat["d"] = codes.d
+    return blocks
+
+
+def _put_levels(blocks: Blocks, fit: SymmetricFit) -> None:
+    fit.levels -= LEVELS.low
+    quants = turn_back(fit.levels).reshape(-1, 2, 4, 32)
+    blocks["ql"] = pack_nibbles((quants & LOW).reshape(-1, 2, 2, 64)).reshape(-1, 128)
     high = quants >> FOUR
     high[:, :, 0] |= high[:, :, 1] << np.uint8(2)
     high[:, :, 0] |= high[:, :, 2] << FOUR
     high[:, :, 0] |= high[:, :, 3] << np.uint8(6)
-    flat["qh"] = high[:, :, 0].reshape(-1, 64)
-    flat["scales"] = codes.scales
-    flat["d"] = codes.d
-    return blocks
+    blocks["qh"] = high[:, :, 0].reshape(-1, 64)
+
+
+def _scales(blocks: Blocks) -> Floats:
+    """Return the scale of each sub-block, (n, 16)."""
+    scales: Floats = blocks["d"].astype(np.float32)[:, None] * blocks["scales"]
+    return scales
+
+
+def refit(blocks: Blocks, weights: Floats) -> None:
+    """Put the levels nearest to (n, 256) weights into (n,) of BLOCK."""
+    fit = SymmetricFit.of_levels(turn(weights.reshape(-1, 16), LARGEST), LEVELS)
+    fit.assign(_scales(blocks).reshape(-1))
+    _put_levels(blocks, fit)
 
 
 def decode(blocks: Blocks, out: Floats) -> None:
@@ -70,7 +87,7 @@ def decode(blocks: Blocks, out: Floats) -> None:
     quants -= np.uint8(32)
     shaped = out.reshape(-1, 16, 16)
     shaped[...] = quants.view(np.int8).reshape(shaped.shape)
-    shaped *= (blocks["d"].astype(np.float32)[:, None] * blocks["scales"])[..., None]
+    shaped *= _scales(blocks)[..., None]
 
 
-Q6_K = register(QuantFormat("Q6_K", BLOCK, encode, decode))
+Q6_K = register(QuantFormat("Q6_K", BLOCK, encode, decode, refit))

@@ -7,7 +7,7 @@ where weights are many. Both say which level is nearest; nothing else about them
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import inf
-from typing import Protocol
+from typing import Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -98,6 +98,11 @@ class SymmetricFit:
         self.wx = w * x
         self.alphabet = alphabet
         self.levels = np.empty_like(x)
+
+    @classmethod
+    def of_levels(cls, x: Floats, alphabet: Alphabet) -> Self:
+        """Return a fit whose scales are known: nothing costs, and there is nothing to search."""
+        return cls(x, np.zeros_like(x), alphabet)
 
     def assign(self, scale: Floats) -> None:
         """Put the levels nearest under s, (n,) of either sign, into `levels`."""
