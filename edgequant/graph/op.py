@@ -56,6 +56,31 @@ class Op(Protocol):
 
 
 @runtime_checkable
+class Differentiable(Op, Protocol):
+    """An op whose gradient is known, so that weights before it can be tuned (`tape.py`)."""
+
+    def gradient(
+        self,
+        inputs: Sequence[Array],
+        weights: Sequence[Matrix],
+        step: Step,
+        out: Array,
+        totals: Sequence[Array],
+    ) -> tuple[Array, ...]:
+        """Return the gradient of each input, of a step that began with an empty cache.
+
+        Args:
+            inputs: as `reference` had them.
+            weights: likewise.
+            step: likewise.
+            out: the gradient of the output, of its shape.
+            totals: one a weight, of its shape: what its gradient is added to. An op whose weight
+                is fixed adds nothing.
+        """
+        ...
+
+
+@runtime_checkable
 class Launchable(Op, Protocol):
     """An op with kernels."""
 

@@ -1,4 +1,4 @@
-"""Logits equal transformers' in float32: tiny models of every variant, and the books models."""
+"""Logits equal transformers' in float32, and gradients: tiny models of every variant, and books."""
 
 import json
 from collections.abc import Callable
@@ -11,6 +11,8 @@ from assemble import GOLDEN, assemble
 from numpy.typing import NDArray
 
 from edgequant.device.cpu import CpuDevice
+from edgequant.formats.matrix import Matrix
+from edgequant.graph.tape import Tape
 from edgequant.model.registry import read_config
 
 torch = pytest.importorskip("torch")
@@ -90,6 +92,29 @@ def test_observed_sums(path: Path, rng: np.random.Generator) -> None:
     assert {names[name] for name in ours} == set(theirs)
     for name, sums in ours.items():
         assert sums.in_sum2 == pytest.approx(theirs[names[name]], rel=1e-4)
+
+
+@pytest.mark.parametrize("path", GOLDEN, ids=lambda path: path.stem)
+def test_gradients(path: Path, rng: np.random.Generator) -> None:
+    config, model = tiny(path)
+    texts = rng.integers(0, 64, (2, 40)).astype(np.int32)
+    of_logits = rng.standard_normal((2, 40, 64)).astype(np.float32)
+    logits = model(torch.tensor(texts.astype(np.int64))).logits
+    (logits * torch.tensor(of_logits)).sum().backward()
+    architecture, h = read_config(config, "config.json")
+    weights = assemble(architecture, h, {k: v.numpy() for k, v in model.state_dict().items()})
+    sources = {name: value.grad.numpy() for name, value in model.named_parameters()}
+    theirs = assemble(architecture, h, sources)
+    matrices = {name: Matrix(weight) for name, weight in weights.items()}
+    totals = {name: np.zeros(matrix.shape, np.float32) for name, matrix in matrices.items()}
+    tape = Tape(architecture.record(h), 40)
+    for text, out in zip(texts, of_logits, strict=True):
+        tape.forward(matrices, text)
+        tape.backward(out, totals)
+    assert not totals.pop("rope_freqs.weight", np.zeros(1)).any()  # it is fixed
+    for name, total in totals.items():
+        wanted = theirs[name].data.view(np.float32).reshape(total.shape)
+        assert np.abs(total - wanted).max() < 1e-4 * np.abs(wanted).max(), name
 
 
 def load(directory: Path) -> tuple[dict[str, object], Any]:

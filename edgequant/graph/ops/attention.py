@@ -60,6 +60,43 @@ class Attention:
                 out[start:stop, head] = mixed.reshape(stop - start, group, self.head_dim)
         return out.reshape(tokens, -1)
 
+    def gradient(
+        self,
+        inputs: Sequence[Array],
+        _weights: Sequence[Matrix],
+        step: Step,
+        out: Array,
+        _totals: Sequence[Array],
+    ) -> tuple[Array, ...]:
+        """Return the queries', and for the second input that of keys and values.
+
+        With P the softmax: `P^T out` for the values; of the scores, S = P (out v^T - its mean under
+        P), of which queries get `S k` and keys `S^T q`. The second is (2, tokens, heads_kv,
+        head_dim); `StoreKV` knows what to do with it.
+        """
+        tokens, scale = len(out), np.float32(self.head_dim**-0.5)
+        split = (tokens, self.heads_kv, self.heads // self.heads_kv, self.head_dim)
+        queries, out = inputs[0].reshape(split) * scale, out.reshape(split)
+        keys, values = (kept[:tokens] for kept in step.cache[self.layer])
+        of_queries = np.empty_like(queries)
+        of_stored = np.empty((2, *keys.shape), np.float32)
+        mask = _future(tokens)
+        for head in range(self.heads_kv):
+            q, g = (x[:, head].reshape(-1, self.head_dim) for x in (queries, out))
+            p = q @ keys[:, head].T  # (tokens * group, tokens)
+            p.reshape(tokens, -1, tokens)[...] += mask
+            p -= p.max(axis=-1, keepdims=True)
+            np.exp(p, out=p)
+            p /= p.sum(axis=-1, keepdims=True)
+            np.matmul(p.T, g, out=of_stored[1, :, head])
+            s = g @ values[:, head].T
+            s -= np.einsum("ij,ij->i", s, p)[:, None]
+            s *= p
+            np.matmul(s.T, q, out=of_stored[0, :, head])
+            of_queries[:, head] = (s @ keys[:, head]).reshape(tokens, -1, self.head_dim)
+        of_queries *= scale
+        return of_queries.reshape(tokens, -1), of_stored
+
     def launch(self, call: Call) -> tuple[Launch, ...]:
         """One launch, or two where the context is split."""
         return attention.launches(call, self.as_heads)

@@ -27,6 +27,18 @@ class Bias:
         (x,), (weight,) = inputs, weights
         return x + weight.vector()
 
+    def gradient(
+        self,
+        _inputs: Sequence[Array],
+        _weights: Sequence[Matrix],
+        _step: Step,
+        out: Array,
+        totals: Sequence[Array],
+    ) -> tuple[Array, ...]:
+        """Pass it on; the weight's is its sum over tokens."""
+        totals[0][...] += out.sum(axis=0)
+        return (out,)
+
     def launch(self, call: Call) -> tuple[Launch, ...]:
         """Return the kernel `bias`."""
         vector.check("bias", call.weights)

@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from edgequant.formats.matrix import Matrix
 from edgequant.graph.graph import TOKENS, Shape
 from edgequant.graph.kernels import embed
@@ -24,6 +26,18 @@ class Embed:
         """Decode the rows of this step's tokens only."""
         (weight,) = weights
         return weight.take(step.tokens)
+
+    def gradient(
+        self,
+        _inputs: Sequence[Array],
+        _weights: Sequence[Matrix],
+        step: Step,
+        out: Array,
+        totals: Sequence[Array],
+    ) -> tuple[Array, ...]:
+        """Add each token's to its row."""
+        np.add.at(totals[0], step.tokens, out)
+        return ()
 
     def launch(self, call: Call) -> tuple[Launch, ...]:
         """Return the kernel that decodes the weight's format."""

@@ -33,6 +33,25 @@ class Gate:
         scratch *= b
         return scratch
 
+    def gradient(
+        self,
+        inputs: Sequence[Array],
+        _weights: Sequence[Matrix],
+        _step: Step,
+        out: Array,
+        _totals: Sequence[Array],
+    ) -> tuple[Array, ...]:
+        """With s = 1 / (1 + exp(-a)): `out b s (1 + a (1 - s))` for a, `out a s` for b."""
+        a, b = inputs
+        with np.errstate(over="ignore"):
+            s = np.float32(1) / (np.float32(1) + np.exp(-a))
+        of_b = a * s
+        of_a = s + of_b * (np.float32(1) - s)
+        of_a *= b
+        of_a *= out
+        of_b *= out
+        return of_a, of_b
+
     def launch(self, call: Call) -> tuple[Launch, ...]:
         """Return the kernel `gate`."""
         return elementwise.launches("gate", Kind.INPUT, call.inputs[0])

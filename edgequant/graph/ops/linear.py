@@ -30,3 +30,19 @@ class Linear:
         for first, rows in weight.chunks():
             np.matmul(x, rows.T, out=out[:, first : first + len(rows)])
         return out
+
+    def gradient(
+        self,
+        inputs: Sequence[Array],
+        weights: Sequence[Matrix],
+        _step: Step,
+        out: Array,
+        totals: Sequence[Array],
+    ) -> tuple[Array, ...]:
+        """Multiply with the weight for the input, with the input for the weight."""
+        (x,), (weight,) = inputs, weights
+        of_x = np.zeros_like(x)
+        for first, rows in weight.chunks():
+            of_x += out[:, first : first + len(rows)] @ rows
+        totals[0][...] += out.T @ x
+        return (of_x,)

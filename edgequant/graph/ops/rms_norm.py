@@ -39,6 +39,27 @@ class RmsNorm:
         out *= weight.vector()
         return out.reshape(x.shape)
 
+    def gradient(
+        self,
+        inputs: Sequence[Array],
+        weights: Sequence[Matrix],
+        _step: Step,
+        out: Array,
+        totals: Sequence[Array],
+    ) -> tuple[Array, ...]:
+        """With y = x / rms and g = out weight: `(g - y mean(g y)) / rms`; `sum out y`."""
+        (x,), (weight,) = inputs, weights
+        runs = x.reshape(len(x), x.shape[-1] // self.width, self.width)
+        square = np.mean(np.square(runs), axis=-1, keepdims=True)
+        inverse = np.float32(1) / np.sqrt(square + np.float32(self.epsilon))
+        normed = runs * inverse
+        of_normed = out.reshape(runs.shape)
+        totals[0][...] += np.einsum("trc,trc->c", of_normed, normed)
+        of_x = of_normed * weight.vector()
+        of_x -= normed * np.mean(of_x * normed, axis=-1, keepdims=True)
+        of_x *= inverse
+        return (of_x.reshape(x.shape),)
+
     def launch(self, call: Call) -> tuple[Launch, ...]:
         """Return the kernel `rms_norm`."""
         vector.check("rms_norm", call.weights)

@@ -70,11 +70,26 @@ class Rope:
 
     def reference(self, inputs: Sequence[Array], weights: Sequence[Matrix], step: Step) -> Array:
         """Rotate; angles are float32 products, their sine and cosine exact to the last bit."""
-        (x,) = inputs
+        return self._turn(inputs[0], weights, step, forward=True)
+
+    def gradient(
+        self,
+        _inputs: Sequence[Array],
+        weights: Sequence[Matrix],
+        step: Step,
+        out: Array,
+        _totals: Sequence[Array],
+    ) -> tuple[Array, ...]:
+        """Rotate back; the weight is fixed."""
+        return (self._turn(out, weights, step, forward=False),)
+
+    def _turn(self, x: Array, weights: Sequence[Matrix], step: Step, *, forward: bool) -> Array:
         per_position = frequencies(self.base, self.head_dim, self.stretch)
         for weight in weights:
             per_position = per_position / weight.vector()
         cos, sin = _turns(per_position.tobytes(), step.past, len(x))
+        if not forward:
+            sin = -sin
         heads = x.reshape(len(x), -1, self.head_dim)
         out = np.empty_like(heads)
         half = self.head_dim // 2

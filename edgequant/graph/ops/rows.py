@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from edgequant.formats.matrix import Matrix
 from edgequant.graph.graph import ROWS, TOKENS, Shape
 from edgequant.graph.kernels import rows
@@ -24,6 +26,19 @@ class Rows:
         """Slice."""
         (x,) = inputs
         return x[len(x) - step.rows :]
+
+    def gradient(
+        self,
+        inputs: Sequence[Array],
+        _weights: Sequence[Matrix],
+        step: Step,
+        out: Array,
+        _totals: Sequence[Array],
+    ) -> tuple[Array, ...]:
+        """Return zeros for the tokens before."""
+        of_all = np.zeros_like(inputs[0])
+        of_all[len(of_all) - step.rows :] = out
+        return (of_all,)
 
     def launch(self, call: Call) -> tuple[Launch, ...]:
         """Return the kernel `rows`."""

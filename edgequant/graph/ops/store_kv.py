@@ -38,6 +38,17 @@ class StoreKV:
             cache[place] = x.reshape(-1, self.heads_kv, self.head_dim)
         return np.empty(0, np.float32)
 
+    def gradient(
+        self,
+        inputs: Sequence[Array],
+        _weights: Sequence[Matrix],
+        _step: Step,
+        out: Array,
+        _totals: Sequence[Array],
+    ) -> tuple[Array, ...]:
+        """Take what `Attention` returns for its second input apart into keys and values."""
+        return tuple(part.reshape(x.shape) for part, x in zip(out, inputs, strict=True))
+
     def launch(self, call: Call) -> tuple[Launch, ...]:
         """One launch, without queries and rotation."""
         heads = rotate_store.Heads(0, self.heads_kv, self.head_dim, self.layer)
