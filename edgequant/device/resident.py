@@ -17,6 +17,7 @@ from edgequant.device.step import STEP
 from edgequant.errors import DeviceError
 from edgequant.graph import Graph
 from edgequant.graph.caches import caches
+from edgequant.graph.kernels.cache import check_head_dim
 from edgequant.graph.launch import Span
 
 _APART = 256  # bytes: no kernel loads wider, and a cache line is not shared
@@ -80,6 +81,7 @@ class Arrival:
 
     Raises:
         DeviceError: weights and cache alone do not fit, with the sizes.
+        UnsupportedError: heads that are not whole blocks of the cache.
     """
 
     def __init__(
@@ -98,10 +100,10 @@ class Arrival:
         self._name = name
         self._known = gpu.memory()
         ranges = group(weights, graph.weights, min(RANGE, gpu.limits.max_alloc_bytes))
-        self._layers = {
-            layer: heads_kv * context * cache.row_nbytes(head_dim)
-            for layer, (heads_kv, head_dim) in caches(graph).items()
-        }
+        self._layers = {}
+        for layer, (heads_kv, head_dim) in caches(graph).items():
+            check_head_dim(head_dim, cache)
+            self._layers[layer] = heads_kv * context * cache.row_nbytes(head_dim)
         self._parts = {
             "weights": sum(len(part.content) for part in ranges),
             f"KV cache ({context:,} tokens)": 2 * sum(self._layers.values()),

@@ -180,6 +180,14 @@ def test_heads_without_a_kernel_are_said(gpu: Watching) -> None:
         GpuDevice("null", gpu).load(*tiny(NARROW), context=8)
 
 
+def test_a_head_is_whole_blocks_of_the_cache(gpu: Watching) -> None:
+    with pytest.raises(
+        DeviceError, match=r"heads of \d+ values; a KV cache in Q8_0 takes multiples"
+    ):
+        GpuDevice("null", gpu, cache="q8_0").load(*tiny(), context=64)
+    assert gpu.live == {}
+
+
 def test_scratch_that_grows_as_buckets_shrink_is_a_kernels_bug(program: GpuProgram) -> None:
     recorder = program._recorder
     arena = replace(recorder._places.arena, nbytes=256)
