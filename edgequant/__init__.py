@@ -9,8 +9,8 @@ The commands are also functions: typed arguments in, a frozen report out, errors
 The map, by the language each folder speaks (imports point downward only; a contract says so):
 
     cli         words: commands, options, tables; the only folder that prints
-    stages      files: convert, imatrix, quantize, generate, perplexity, compare, bench, inspect,
-                bundle
+    stages      files: convert, imatrix, quantize, tune, generate, perplexity, compare, bench,
+                inspect, bundle
     runtime     token ids: a model on a device, sampling, chat templates
     model       tensors and roles: what an architecture is, without weights or devices
     device      buffers: cpu (NumPy, the meaning), llama (llama.cpp), and GPUs through vulkan
@@ -34,6 +34,7 @@ _VERBS = {
     "convert": ("convert", "convert"),
     "imatrix": ("imatrix", "collect"),
     "quantize": ("quantize", "quantize"),
+    "tune": ("tune", "tune"),
     "run": ("generate", "generate"),
     "perplexity": ("perplexity", "measure_perplexity"),
     "compare": ("compare", "compare"),

@@ -29,6 +29,7 @@ def write_model(
     *,
     seed: int = 7,
     fmt: str = "F16",
+    sizes: HParams = SIZES,
     tokens: Sequence[str] = TOKENS,
     keys: Mapping[str, Any] | None = None,
     damage: str | None = None,
@@ -39,7 +40,7 @@ def write_model(
     drops one; `damage` names a tensor whose first weight is not a number.
     """
     architecture, rng = by_name("llama"), np.random.default_rng(seed)
-    sizes = replace(SIZES, vocab=len(tokens))
+    sizes = replace(sizes, vocab=len(tokens))
     tensors = []
     for spec in architecture.tensors(sizes):
         matrix = len(spec.shape) == 2

@@ -23,6 +23,7 @@ COMMANDS = {
     "convert": "Turn a Hugging Face checkpoint into a GGUF model file.",
     "imatrix": "Measure which weights matter, on calibration text.",
     "quantize": "Write a model file in fewer bits.",
+    "tune": "Bring a quantized model closer to the one it was made of.",
     "run": "Generate text from a prompt.",
     "perplexity": "Measure how well a model predicts a text.",
     "compare": "Measure what quantizing lost: KL divergence to a reference.",

@@ -10,7 +10,6 @@ Source: tools/imatrix/imatrix.cpp of llama.cpp 0c1e57098, which reads one text.
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import zip_longest
 from pathlib import Path
 
 import numpy as np
@@ -24,9 +23,8 @@ from edgequant.model.imatrix_file import read_importance, write_importance
 from edgequant.model.importance import Entry, ImportanceMatrix
 from edgequant.progress import SILENT, Progress
 from edgequant.runtime.model import Model, open_model
-from edgequant.shipped import shipped
 from edgequant.stages.tally import Tally
-from edgequant.stages.text import cut, read_text
+from edgequant.stages.text import cut, read_text, shipped_texts, take_turns
 
 SAVE_EVERY = 10  # chunks, as llama-imatrix's --output-frequency
 
@@ -114,7 +112,7 @@ def collect(
         TextError: a text too short.
         EdgequantError: what `open_device` and `open_model` raise.
     """
-    texts = texts or _shipped_texts()
+    texts = texts or shipped_texts()
     contents = [read_text(text) for text in texts]
     check_output(output, force=force or resume, inputs=[path, *texts])
     earlier = read_importance(output) if resume else None
@@ -125,7 +123,7 @@ def collect(
             _check_same_run(output, earlier, names, context)
             tally = Tally.of(earlier.fitted(list(model.file.tensors.values()), str(output)))
         done = tally.chunks
-        pieces = _take_turns([
+        pieces = take_turns([
             cut(model.tokenizer, content, context=context, chunks=None, where=str(text))
             for text, content in zip(texts, contents, strict=True)
         ])[:chunks]  # fmt: skip
@@ -153,16 +151,6 @@ def collect(
             device=model.device.description,
             activations=model.device.activations,
         )
-
-
-def _shipped_texts() -> tuple[Path, ...]:
-    return tuple(sorted(shipped("calibration").glob("*.txt")))
-
-
-def _take_turns(texts: Sequence[NDArray[np.int32]]) -> list[NDArray[np.int32]]:
-    """Return the first chunk of each text, then the second of each, and so on."""
-    rounds = zip_longest(*texts)
-    return [chunk for turn in rounds for chunk in turn if chunk is not None]
 
 
 def _check_same_run(

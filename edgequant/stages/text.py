@@ -1,8 +1,13 @@
 """Text files, and their token ids cut as llama-perplexity and llama-imatrix cut them.
 
+Those that calibrate take several texts, or the shipped ones; they take turns, chunk by chunk, so
+that a few chunks see something of each.
+
 Source: perplexity.cpp and imatrix.cpp, llama.cpp 0c1e57098.
 """
 
+from collections.abc import Sequence
+from itertools import zip_longest
 from pathlib import Path
 from typing import Protocol
 
@@ -10,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgequant.errors import FileError, TextError
+from edgequant.shipped import shipped
 
 
 class Encoder(Protocol):
@@ -93,3 +99,14 @@ def cut(
     if tokenizer.add_bos and tokenizer.bos is not None:
         cut_ids[:, 0] = tokenizer.bos
     return cut_ids
+
+
+def shipped_texts() -> tuple[Path, ...]:
+    """Return the calibration texts that are shipped."""
+    return tuple(sorted(shipped("calibration").glob("*.txt")))
+
+
+def take_turns(texts: Sequence[NDArray[np.int32]]) -> list[NDArray[np.int32]]:
+    """Return the first chunk of each text, then the second of each, and so on."""
+    rounds = zip_longest(*texts)
+    return [chunk for turn in rounds for chunk in turn if chunk is not None]
