@@ -9,12 +9,14 @@ import struct
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
+from itertools import takewhile
 from pathlib import Path
 
 from edgequant.errors import DeviceError
 
 Axis = tuple[str, int]  # "fixed" and threads, or "constant" and the constant's number
 
+_MATRICES = 6022
 # Capabilities that a device may lack, by number, as the features Vulkan 1.3 has for them.
 _FEATURES = {
     9: "shaderFloat16",
@@ -26,7 +28,7 @@ _FEATURES = {
     5347: "bufferDeviceAddress",
     6018: "shaderIntegerDotProduct",  # DotProductInput4x8BitPacked
     6019: "shaderIntegerDotProduct",  # DotProduct
-    6022: "cooperativeMatrix",
+    _MATRICES: "cooperativeMatrix",
 }
 _SUBGROUP = {61: "basic", 63: "arithmetic", 65: "shuffle"}  # operations, not features
 _ALWAYS = {1}  # Shader
@@ -135,6 +137,15 @@ def read_spirv(path: Path) -> KernelFile:
         frozenset(_FEATURES[number] for number in known),
         frozenset(_SUBGROUP[number] for number in capabilities & _SUBGROUP.keys()),
     )
+
+
+def minds_subgroups(module: bytes) -> bool:
+    """Tell whether a SPIR-V module must run in subgroups of one size, all full.
+
+    Its first instructions say so: capabilities come before all else.
+    """
+    said = takewhile(lambda instruction: instruction[0] == _Op.CAPABILITY, _instructions(module))
+    return any(words[0] in _SUBGROUP or words[0] == _MATRICES for _, words in said)
 
 
 def read_metal(path: Path) -> KernelFile:

@@ -9,6 +9,7 @@ from ctypes import byref, c_size_t, c_uint32, c_uint64, create_string_buffer
 from pathlib import Path
 
 from edgequant.device.compiled import Compiled, Key
+from edgequant.device.kernel_files import minds_subgroups
 from edgequant.device.vulkan import structs as vk
 from edgequant.device.vulkan.api import RESULTS, check
 from edgequant.device.vulkan.logical import Logical
@@ -82,7 +83,8 @@ class Pipelines:
         stage = vk.ShaderStageCreateInfo(
             stage=_COMPUTE, module=module, name=b"main", specialization=special
         )
-        if hardware.full_subgroups:
+        # Some kernels have workgroups that no subgroup divides, and do not mind.
+        if hardware.full_subgroups and minds_subgroups(code):
             stage.flags = _FULL_SUBGROUPS
             vk.chain(stage, lanes)
         info = vk.ComputePipelineCreateInfo(stage=stage, layout=self.layout, base_index=-1)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from edgequant.device.kernel_files import METAL, SPIRV, read_metal, read_spirv
+from edgequant.device.kernel_files import METAL, SPIRV, minds_subgroups, read_metal, read_spirv
 from edgequant.device.targets import TARGETS, VULKAN_FEATURES, find_target
 from edgequant.device.vulkan import structs as vk
 from edgequant.device.vulkan.hardware import REQUIRED
@@ -31,6 +31,19 @@ def test_every_module_says_its_entry_and_needs_known_features() -> None:
     sums = read_spirv(SHADERS / "generated" / "spirv" / "rms_norm.spv")
     assert "arithmetic" in sums.subgroup_operations
     assert sums.threads((96, 1, 2)) == (96, 1, 1)
+
+
+def test_workgroups_of_whole_subgroups_are_asked_only_of_kernels_that_mind() -> None:
+    minding = set()
+    for path in MODULES:
+        file = read_spirv(path)
+        assert minds_subgroups(path.read_bytes()) == file.minds_subgroups, path.name
+        if file.minds_subgroups:
+            minding.add(path.stem.split("_")[0])
+            lanes = 8 if path.stem.endswith("_8x16") else 32  # these are for 8 lanes alone
+            assert file.threads([32] * 16)[0] % lanes == 0, path.name  # else Vulkan forbids it
+    assert "matvec" in minding
+    assert not minds_subgroups((SHADERS / "generated/spirv/matmul_tiled_q4_k.spv").read_bytes())
 
 
 @pytest.mark.parametrize(
