@@ -41,15 +41,14 @@ QUANTIZE_ACTIVATIONS = Arguments(
     (("columns", "uint"), ("tokens", "uint")),
 )
 MOST_TOKENS = 8
-WIDE = ("Q2_K", "Q3_K", "Q6_K", "TQ2_0")  # two rows a team, as in lib/matvec.slang
-UNIT = 64  # weights that a thread of theirs takes at once
+WIDE = ("Q2_K", "Q3_K", "Q6_K", "TQ2_0")  # a thread takes 64 weights at once
 TOKENS = 4  # of the variant for several
 TAG = "q8"  # of int8 activations
 NORMED = "norm"  # of those that an RMS norm has yet to divide
 BLOCK = 16  # rows that a workgroup rounds, as in lib/normed.slang
 QUANTIZED_BY_WORKGROUP = 1024  # columns
-MOST_GATED = 8192  # rows that are rounded at once: more workgroups of BLOCK wait for one another
 FEW_ROWS = 2048  # below, one subgroup a row would leave much of a GPU idle
+MANY = 4096  # rows, or columns
 GRID_X = 1 << 15  # as in lib/matvec.slang
 
 
@@ -60,7 +59,7 @@ class Tuning:
     Attributes:
         threads: of a workgroup.
         team: threads that share rows, whole subgroups.
-        rows: of a team, as compiled.
+        rows: of a team: two share what is loaded of the activations, of one token.
     """
 
     threads: int
@@ -72,31 +71,43 @@ def tune(call: Call, linear: Linear, *, rounds: bool = False) -> Tuning:
     """Choose how a layer is spread over threads.
 
     Measured on an H200 in whole decode steps of 8B, 3B and 1B models, one choice changed at a time:
-    several subgroups share a row where rows are few or long, so that all of a GPU is busy; one
-    takes it elsewhere.
+    several subgroups share a row where rows are few or long, so that all of a GPU is busy; rows are
+    taken by twos where there are enough of them.
 
     Args:
         call: for its limits and types.
         linear: the layer.
         rounds: a workgroup is to have BLOCK rows, to round them.
     """
-    lanes, few, long = call.limits.subgroup, linear.rows < FEW_ROWS, linear.columns > linear.rows
-    wide = call.weights[0].name in WIDE and call.inputs[0][0] == 1
+    lanes, most = call.limits.subgroup, call.limits.workgroup
+    few, long = linear.rows < FEW_ROWS, linear.columns > linear.rows
+    alone = call.inputs[0][0] == 1
+    wide = alone and call.weights[0].name in WIDE
+
+    def spread(subgroups: int, team: int, rows: int) -> Tuning:
+        team = min(team * lanes, most)
+        return Tuning(min(subgroups * lanes, most) // team * team, team, rows)
+
     if rounds:
-        rows = 2 if wide else 1
-        most = call.limits.workgroup // (BLOCK // rows * lanes)
-        team = lanes * min(2 if wide or linear.rows <= FEW_ROWS else 1, most)
-        return Tuning(BLOCK // rows * team, team, rows)
+        rows = 2 if linear.gated or (long and not wide) else 1
+        team = 2 if not (linear.gated or wide) and (long or linear.rows <= FEW_ROWS) else 1
+        team = min(team, most // (BLOCK // rows * lanes))
+        return spread(BLOCK // rows * team, team, rows)
+    if wide and few:
+        return spread(4, 4, 2)
+    if wide and long:
+        return spread(16, 2, 2)
     if wide:
-        if few:
-            return Tuning(4 * lanes, 4 * lanes, 2)
-        if linear.columns < UNIT * 2 * lanes:  # some of a team would have nothing to do
-            return Tuning(2 * lanes, lanes, 2)
-        most = call.limits.workgroup // (2 * lanes) * (2 * lanes)
-        return Tuning(min(16 * lanes, most) if long else 4 * lanes, 2 * lanes, 2)
+        return spread(2 if linear.columns < MANY else 8, 1, 2)
     if linear.gated:
-        return Tuning(lanes, lanes, 1)
-    return Tuning(4 * lanes, 4 * lanes if few or long else lanes, 1)
+        return spread(1, 1, 1)
+    if alone and few:
+        return spread(4, 2, 2)
+    if few or long:
+        return spread(4, 4, 1)
+    if alone and FEW_ROWS < linear.rows < MANY:
+        return spread(2, 1, 2)
+    return spread(4, 1, 1)
 
 
 def quantized(tokens: int, columns: int, index: int = 0, *, writes: bool = False) -> Operand:
@@ -159,7 +170,7 @@ def launches(call: Call, linear: Linear, tuning: Tuning | None = None) -> tuple[
             -(-workgroups // GRID_X),
             1 if tokens == 1 else -(-tokens // TOKENS),
         ),
-        (tuning.threads, tuning.team, int(linear.gated), *rounds),
+        (tuning.threads, tuning.team, int(linear.gated), tuning.rows - 1, *rounds),
     )
     return (_quantize(tokens, linear), multiply) if integers else (multiply,)
 
@@ -168,9 +179,7 @@ def _made(call: Call, linear: Linear) -> Operand | None:
     """Return what is derived of the output on the way, if anything."""
     if linear.after:
         return normed(linear.rows, -1, writes=True)
-    if linear.rows % BLOCK or (linear.gated and linear.rows > MOST_GATED):
-        return None
-    return next((o for o in call.wants if o.tag == TAG), None)
+    return next((o for o in call.wants if o.tag == TAG and linear.rows % BLOCK == 0), None)
 
 
 def _rounded(tokens: int, linear: Linear, *, writes: bool = False) -> Operand:
