@@ -16,11 +16,17 @@ from msl.statements import tidy
 from msl.tree import Block
 
 BUILTIN = {"_builtinWaveLaneCount_0": "simd_lanes_0", "_builtinWaveLaneIndex_0": "simd_lane_0"}
+MATRIX = r"simdgroup_matrix<\w+, \d, \d>"
+SIMPLE = re.compile(r"[\w.>-]+")
 PLAIN = tuple(
     (re.compile(pattern, re.MULTILINE), new)
     for pattern, new in (
         (r"^#include <metal_(?:math|texture)>\n", ""),
+        # Products and sums may be one instruction, although mathematics is not fast otherwise.
+        (r"^(using namespace metal;)$", r"\1\n#pragma clang fp contract(fast)"),
         (r"\bint\((\d+)\)", r"\1"),
+        (rf"\barray<({MATRIX}), (\d+)> (\w+)(?=;| = )", r"\1 \3[\2]"),
+        (rf"\barray<array<({MATRIX}), (\d+)>, (\d+)> (\w+);", r"\1 \4[\3][\2];"),
         (r"\(&(\w+)\)->", r"\1."),
         (r"\(\*\(&(\w+)\)\)|\*\(&(\w+)\)(?=\))", r"\1\2"),
         (r"float(\d)\(int\1\(0\) *\)", r"float\1(0.0)"),
@@ -50,6 +56,7 @@ def readable(source: str) -> str:
         source = re.sub(rf"\b{field}\b", BUILTIN[builtin], source)
     for pattern, new in PLAIN:
         source = pattern.sub(new, source)
+    source = _chosen(source)
     parts = []
     for part in _parts(source.splitlines()):
         if part[1:2] == ["{"] and part[-1] == "}":
@@ -58,6 +65,25 @@ def readable(source: str) -> str:
             part = [part[0], "{", *_lines(body, 1), "}"]
         parts.append(part)
     return "\n".join(rename(parts)) + "\n"
+
+
+def _chosen(source: str) -> str:
+    """Say `select(no, yes, condition)` in C's way, whose condition may be scalar beside vectors."""
+    while (at := source.rfind("select(")) >= 0:
+        start, deep, ends = at + len("select("), 1, []
+        for i in range(start, len(source)):
+            deep += (source[i] in "([") - (source[i] in ")]")
+            if deep == 0 or (deep == 1 and source[i] == ","):
+                ends.append(i)
+            if deep == 0:
+                break
+        no, yes, condition = (
+            part if SIMPLE.fullmatch(part) else f"({part})"
+            for a, b in zip((start, ends[0] + 1, ends[1] + 1), ends, strict=True)
+            for part in (source[a:b].strip(),)
+        )
+        source = f"{source[:at]}({condition} ? {yes} : {no}){source[ends[2] + 1 :]}"
+    return source
 
 
 def _parts(lines: list[str]) -> Iterator[list[str]]:

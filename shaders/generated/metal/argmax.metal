@@ -1,16 +1,32 @@
 // entry argmax, threads 128 1 1
 #include <metal_stdlib>
 using namespace metal;
+#pragma clang fp contract(fast)
 uint key_of(float x)
 {
-    uint bits = x == 0.0 ? 0U : (as_type<uint>(x));
-    bits = (bits & 2147483648U) != 0U ? ~bits : bits | 2147483648U;
+    uint bits;
+    if(x == 0.0)
+    {
+        bits = 0U;
+    }
+    else
+    {
+        bits = (as_type<uint>((x)));
+    }
+    if((bits & 2147483648U) != 0U)
+    {
+        bits = ~bits;
+    }
+    else
+    {
+        bits = bits | 2147483648U;
+    }
     return bits;
 }
 
-bool is_finite(float x)
+bool is_finite(float x_1)
 {
-    return ((as_type<uint>(x)) & 2139095040U) != 2139095040U;
+    return ((as_type<uint>(x_1)) & 2139095040U) != 2139095040U;
 }
 
 struct ArgmaxArgs

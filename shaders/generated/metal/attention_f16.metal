@@ -1,6 +1,7 @@
 // entry attention, threads constant 0
 #include <metal_stdlib>
 using namespace metal;
+#pragma clang fp contract(fast)
 constant uint fc_HEAD_DIM [[function_constant(1)]];
 constant uint HEAD_DIM = is_function_constant_defined(fc_HEAD_DIM) ? fc_HEAD_DIM : 128U;
 constant uint fc_ROWS [[function_constant(2)]];
@@ -21,7 +22,8 @@ constant uint fc_CHUNKS [[function_constant(4)]];
 constant uint CHUNKS = is_function_constant_defined(fc_CHUNKS) ? fc_CHUNKS : 2U;
 uint4 HalfCache_fetch(uchar device* cache, uint size, uint run)
 {
-    return (*(const device uint4*)(cache + 16ULL * ulong(run)));
+    uint4 _S1 = ((*(const device uint4*)((cache + 16ULL * ulong(run)))));
+    return _S1;
 }
 
 struct Eight
@@ -236,9 +238,9 @@ uint rounded(float2 values)
     return as_type<uint>(half2(clamp(values, float2(-65504.0), float2(65504.0))));
 }
 
-void HalfCache_store(uchar device* cache, uint size, uint run, float4 values, float largest)
+void HalfCache_store(uchar device* cache_1, uint size_1, uint run_1, float4 values, float largest)
 {
-    uint device* to = (uint device*)(cache) + 2U * run;
+    uint device* to = (uint device*)(cache_1) + 2U * run_1;
     uint device* t1 = to + 0;
     uint t2 = rounded(values.xy);
     *t1 = t2;
@@ -247,7 +249,7 @@ void HalfCache_store(uchar device* cache, uint size, uint run, float4 values, fl
     *t3 = t4;
 }
 
-void store(uchar device* cache, uint size, uint run, const Eight thread* x_1, bool mine)
+void store(uchar device* cache_1, uint size_1, uint run_1, const Eight thread* x_1, bool mine)
 {
     float4 t1 = x_1->low;
     float4 t2 = x_1->high;
@@ -255,9 +257,9 @@ void store(uchar device* cache, uint size, uint run, const Eight thread* x_1, bo
     float t3 = max(max(most.x, most.y), max(most.z, most.w));
     if(mine)
     {
-        uint t4 = 2U * run;
-        HalfCache_store(cache, size, t4, t1, t3);
-        HalfCache_store(cache, size, t4 + 1U, t2, t3);
+        uint t4 = 2U * run_1;
+        HalfCache_store(cache_1, size_1, t4, t1, t3);
+        HalfCache_store(cache_1, size_1, t4 + 1U, t2, t3);
     }
 }
 
@@ -292,15 +294,15 @@ Int8Activations Int8Activations_make(uchar device* made, uint tokens, uint colum
 
 void Int8Activations_store(const Int8Activations thread* self, uint first, float4 x_1, KernelContext thread* kernelContext)
 {
-    float4 size = abs(x_1);
-    float most = max(max(size.x, size.y), max(size.z, size.w));
+    float4 size_1 = abs(x_1);
+    float most = max(max(size_1.x, size_1.y), max(size_1.z, size_1.w));
     #pragma unroll
     for(uint i = 1U; i < 8U; i *= 2U)
     {
         float t1 = simd_shuffle((most), ushort(int((kernelContext->simd_lane) ^ i)));
         most = max(most, t1);
     }
-    int4 t2 = int4(rint(x_1 * float4(select(0.0, 127.0 / most, most > 0.0))));
+    int4 t2 = int4(rint(x_1 * float4((most > 0.0) ? (127.0 / most) : 0.0)));
     int sum = t2.x + t2.y + t2.z + t2.w;
     int sum_1 = sum + (simd_shuffle((sum), ushort(int((kernelContext->simd_lane) ^ 1U))));
     int sum_2 = sum_1 + (simd_shuffle((sum_1), ushort(int((kernelContext->simd_lane) ^ 2U))));
@@ -359,11 +361,11 @@ void Int8Activations_store(const Int8Activations thread* self, uint first, float
                     {
                         continue;
                     }
-                    uint run = t9 + min(start + i_1 * (THREADS / LANES) + t5, max(i, 1U) - 1U) * (HEAD_DIM / 8U) + min(c * LANES + lane, HEAD_DIM / 8U - 1U);
+                    uint run_1 = t9 + min(start + i_1 * (THREADS / LANES) + t5, max(i, 1U) - 1U) * (HEAD_DIM / 8U) + min(c * LANES + lane, HEAD_DIM / 8U - 1U);
                     uint t10 = i_1 * 4U + c;
-                    uint4 t11 = HalfCache_fetch(kernelContext.given->a.key_cache, t8, run);
+                    uint4 t11 = HalfCache_fetch(kernelContext.given->a.key_cache, t8, run_1);
                     keys[t10] = t11;
-                    uint4 t12 = HalfCache_fetch(kernelContext.given->a.value_cache, t8, run);
+                    uint4 t12 = HalfCache_fetch(kernelContext.given->a.value_cache, t8, run_1);
                     values[t10] = t12;
                 }
             }
@@ -509,16 +511,16 @@ void Int8Activations_store(const Int8Activations thread* self, uint first, float
             if(c < CHUNKS)
             {
                 uint t39 = c * LANES + lane;
-                uint run_1 = t9 + past * (HEAD_DIM / 8U) + min(t39, HEAD_DIM / 8U - 1U);
+                uint run_2 = t9 + past * (HEAD_DIM / 8U) + min(t39, HEAD_DIM / 8U - 1U);
                 bool t40 = t5 == 0U;
                 last_share = t40 && t3 == 0U;
                 bool mine = last_share && t39 < (HEAD_DIM / 8U);
                 AttentionArgs t41 = kernelContext.given->a;
                 Eight t42 = fresh.own[c];
-                store(t41.key_cache, t8, run_1, &t42, mine);
+                store(t41.key_cache, t8, run_2, &t42, mine);
                 AttentionArgs t43 = kernelContext.given->a;
                 Eight t44 = value[c];
-                store(t43.value_cache, t8, run_1, &t44, mine);
+                store(t43.value_cache, t8, run_2, &t44, mine);
                 #pragma unroll
                 for(uint r = 0U; r < 4U; r++)
                 {
@@ -566,11 +568,11 @@ void Int8Activations_store(const Int8Activations thread* self, uint first, float
                 {
                     if(c < CHUNKS)
                     {
-                        uint run_2 = t9 + min(base + (AHEAD + i_1) * (THREADS / LANES) + t5, i - 1U) * (HEAD_DIM / 8U) + min(c * LANES + lane, HEAD_DIM / 8U - 1U);
+                        uint run_3 = t9 + min(base + (AHEAD + i_1) * (THREADS / LANES) + t5, i - 1U) * (HEAD_DIM / 8U) + min(c * LANES + lane, HEAD_DIM / 8U - 1U);
                         uint t52 = i_1 * 4U + c;
-                        uint4 t53 = HalfCache_fetch(kernelContext.given->a.key_cache, t8, run_2);
+                        uint4 t53 = HalfCache_fetch(kernelContext.given->a.key_cache, t8, run_3);
                         next_keys[t52] = t53;
-                        uint4 t54 = HalfCache_fetch(kernelContext.given->a.value_cache, t8, run_2);
+                        uint4 t54 = HalfCache_fetch(kernelContext.given->a.value_cache, t8, run_3);
                         next_values[t52] = t54;
                     }
                 }
@@ -626,7 +628,7 @@ void Int8Activations_store(const Int8Activations thread* self, uint first, float
                         float t60 = team_sum(score_1[i_3 * 4U + r], &kernelContext);
                         uint key = base + i_3 * (THREADS / LANES) + t5;
                         last_share = key < i && key <= last[r];
-                        float t61 = select(-1.00000001504746622e+30, t60, last_share);
+                        float t61 = last_share ? t60 : (-1.00000001504746622e+30);
                         score_1[i_3 * 4U + r] = t61;
                         scale = max(scale, t61);
                     }
@@ -639,7 +641,7 @@ void Int8Activations_store(const Int8Activations thread* self, uint first, float
                 {
                     if(r_1 < AHEAD)
                     {
-                        float s = select(0.0, exp2(score_1[r_1 * 4U + r] - scale), (score_1[r_1 * 4U + r]) > -1.00000001504746622e+30);
+                        float s = ((score_1[r_1 * 4U + r]) > -1.00000001504746622e+30) ? (exp2(score_1[r_1 * 4U + r] - scale)) : 0.0;
                         score_1[r_1 * 4U + r] = s;
                         weight[r] = weight[r] + s;
                     }

@@ -1,6 +1,7 @@
 // entry attention, threads constant 0
 #include <metal_stdlib>
 using namespace metal;
+#pragma clang fp contract(fast)
 constant uint fc_HEAD_DIM [[function_constant(1)]];
 constant uint HEAD_DIM = is_function_constant_defined(fc_HEAD_DIM) ? fc_HEAD_DIM : 128U;
 constant uint fc_ROWS [[function_constant(2)]];
@@ -25,11 +26,11 @@ struct Eight
     float4 high;
 };
 
-Eight Eight_make(float4 low, float4 high)
+Eight Eight_make(float4 low_1, float4 high_1)
 {
     Eight t1;
-    t1.low = low;
-    t1.high = high;
+    t1.low = low_1;
+    t1.high = high_1;
     return t1;
 }
 
@@ -54,8 +55,8 @@ float2 turn(float angle)
     uint mantissa = (bits & 8388607U) | 8388608U;
     uint t1 = min(150U - min(bits >> 23U, 150U), 63U);
     uint2 scaled = t1 == 0U ? uint2(683565275U, 2475754826U) : (t1 < 32U ? uint2(683565275U >> t1, (2475754826U >> t1) | (683565275U << (32U - t1))) : uint2(0U, 683565275U >> (t1 - 32U)));
-    uint low = (scaled.y) >> 16U;
-    uint turns = mantissa * scaled.x + (((mantissa >> 12U) * low) >> 4U) + (((mantissa & 4095U) * low) >> 16U);
+    uint low_1 = (scaled.y) >> 16U;
+    uint turns = mantissa * scaled.x + (((mantissa >> 12U) * low_1) >> 4U) + (((mantissa & 4095U) * low_1) >> 16U);
     uint quarter = (turns + 536870912U) >> 30U;
     float x_1 = float(int(turns - (quarter << 30U))) * 1.46291811997656396e-09;
     float y_1 = x_1 * x_1;
@@ -287,7 +288,7 @@ void Int8Activations_store(const Int8Activations thread* self, uint first, float
         float t1 = simd_shuffle((most), ushort(int((kernelContext->simd_lane) ^ i)));
         most = max(most, t1);
     }
-    int4 t2 = int4(rint(x_1 * float4(select(0.0, 127.0 / most, most > 0.0))));
+    int4 t2 = int4(rint(x_1 * float4((most > 0.0) ? (127.0 / most) : 0.0)));
     int sum = t2.x + t2.y + t2.z + t2.w;
     int sum_1 = sum + (simd_shuffle((sum), ushort(int((kernelContext->simd_lane) ^ 1U))));
     int sum_2 = sum_1 + (simd_shuffle((sum_1), ushort(int((kernelContext->simd_lane) ^ 2U))));
@@ -614,7 +615,7 @@ void Int8Activations_store(const Int8Activations thread* self, uint first, float
                         float t61 = team_sum(score_1[i_3 * 4U + r], &kernelContext);
                         uint key = base + i_3 * (THREADS / LANES) + t5;
                         last_share = key < i && key <= last[r];
-                        float t62 = select(-1.00000001504746622e+30, t61, last_share);
+                        float t62 = last_share ? t61 : (-1.00000001504746622e+30);
                         score_1[i_3 * 4U + r] = t62;
                         scale = max(scale, t62);
                     }
@@ -627,7 +628,7 @@ void Int8Activations_store(const Int8Activations thread* self, uint first, float
                 {
                     if(r_1 < AHEAD)
                     {
-                        float s = select(0.0, exp2(score_1[r_1 * 4U + r] - scale), (score_1[r_1 * 4U + r]) > -1.00000001504746622e+30);
+                        float s = ((score_1[r_1 * 4U + r]) > -1.00000001504746622e+30) ? (exp2(score_1[r_1 * 4U + r] - scale)) : 0.0;
                         score_1[r_1 * 4U + r] = s;
                         weight[r] = weight[r] + s;
                     }

@@ -1,6 +1,7 @@
 // entry attention_matrix, threads 128 1 1
 #include <metal_stdlib>
 using namespace metal;
+#pragma clang fp contract(fast)
 #include <metal_simdgroup_matrix>
 template<typename T, int Cols, int Rows, typename V>
 void _slang_simdgroup_fill(thread simdgroup_matrix<T, Cols, Rows>* dest, V val) {
@@ -187,8 +188,8 @@ struct KernelContext
     threadgroup_barrier(mem_flags::mem_threadgroup);
     uint subgroup = thread_index / 32U;
     uint lane = thread_index % 32U;
-    array<simdgroup_matrix<half, 8, 8>, 12> q;
-    array<simdgroup_matrix<float, 8, 8>, 12> sums;
+    simdgroup_matrix<half, 8, 8> q[12];
+    simdgroup_matrix<float, 8, 8> sums[12];
     #pragma unroll
     for(uint k = 0U; k < 12U; k++)
     {
@@ -280,7 +281,7 @@ struct KernelContext
             #pragma unroll
             for(uint e = 0U; e < 4U; e++)
             {
-                float t41 = select(-1.00000001504746622e+30, score[i_2][e], (t40 + 4U * i_2 + e) <= t22);
+                float t41 = ((t40 + 4U * i_2 + e) <= t22) ? (score[i_2][e]) : (-1.00000001504746622e+30);
                 score[i_2][e] = t41;
                 most = max(most, t41);
             }

@@ -1,6 +1,7 @@
 // entry attention_matrix, threads 128 1 1
 #include <metal_stdlib>
 using namespace metal;
+#pragma clang fp contract(fast)
 #include <metal_simdgroup_matrix>
 template<typename T, int Cols, int Rows, typename V>
 void _slang_simdgroup_fill(thread simdgroup_matrix<T, Cols, Rows>* dest, V val) {
@@ -96,15 +97,14 @@ ByteCache_Bits ByteCache_fetch(uchar device* cache, uint size, uint run)
     return ByteCache_Bits_make(t1, *(t2 + run / 4U));
 }
 
-float4 ByteCache_bytes(uint bits)
-{
-    return float4(float(int(bits << 24U) >> 24U), float(int(bits << 16U) >> 24U), float(int(bits << 8U) >> 24U), float(int(bits) >> 24U));
-}
-
 Eight ByteCache_decode(const ByteCache_Bits thread* bits)
 {
-    float4 t1 = float4(float(bits->scale));
-    return Eight_make(t1 * ByteCache_bytes(bits->bytes.x), t1 * ByteCache_bytes(bits->bytes.y));
+    float scale = float(bits->scale);
+    float4 t1 = float4(as_type<char4>(bits->bytes.x));
+    float4 t2 = float4(scale);
+    float4 t3 = t2 * t1;
+    float4 t4 = float4(as_type<char4>(bits->bytes.y));
+    return Eight_make(t3, t2 * t4);
 }
 
 uint4 ByteCache_load_halves(uchar device* cache, uint size, uint run)
@@ -221,8 +221,8 @@ struct KernelContext
     threadgroup_barrier(mem_flags::mem_threadgroup);
     uint subgroup = thread_index / 32U;
     uint lane = thread_index % 32U;
-    array<simdgroup_matrix<half, 8, 8>, 12> q;
-    array<simdgroup_matrix<float, 8, 8>, 12> sums;
+    simdgroup_matrix<half, 8, 8> q[12];
+    simdgroup_matrix<float, 8, 8> sums[12];
     #pragma unroll
     for(uint k = 0U; k < 12U; k++)
     {
@@ -314,7 +314,7 @@ struct KernelContext
             #pragma unroll
             for(uint e = 0U; e < 4U; e++)
             {
-                float t41 = select(-1.00000001504746622e+30, score[i_2][e], (t40 + 4U * i_2 + e) <= t22);
+                float t41 = ((t40 + 4U * i_2 + e) <= t22) ? (score[i_2][e]) : (-1.00000001504746622e+30);
                 score[i_2][e] = t41;
                 most = max(most, t41);
             }

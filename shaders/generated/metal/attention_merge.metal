@@ -1,6 +1,7 @@
 // entry attention_merge, threads constant 0
 #include <metal_stdlib>
 using namespace metal;
+#pragma clang fp contract(fast)
 constant uint fc_SPLITS [[function_constant(2)]];
 constant uint SPLITS = is_function_constant_defined(fc_SPLITS) ? fc_SPLITS : 16U;
 constant uint fc_THREADS [[function_constant(0)]];
@@ -61,7 +62,7 @@ void Int8Activations_store(const Int8Activations thread* self, uint first, float
         float t1 = simd_shuffle((most), ushort(int((kernelContext->simd_lane) ^ i)));
         most = max(most, t1);
     }
-    int4 t2 = int4(rint(x_1 * float4(select(0.0, 127.0 / most, most > 0.0))));
+    int4 t2 = int4(rint(x_1 * float4((most > 0.0) ? (127.0 / most) : 0.0)));
     int sum = t2.x + t2.y + t2.z + t2.w;
     int sum_1 = sum + (simd_shuffle((sum), ushort(int((kernelContext->simd_lane) ^ 1U))));
     int sum_2 = sum_1 + (simd_shuffle((sum_1), ushort(int((kernelContext->simd_lane) ^ 2U))));

@@ -1,6 +1,7 @@
 // entry attention, threads constant 0
 #include <metal_stdlib>
 using namespace metal;
+#pragma clang fp contract(fast)
 constant uint fc_HEAD_DIM [[function_constant(1)]];
 constant uint HEAD_DIM = is_function_constant_defined(fc_HEAD_DIM) ? fc_HEAD_DIM : 128U;
 constant uint fc_ROWS [[function_constant(2)]];
@@ -21,7 +22,7 @@ constant uint fc_CHUNKS [[function_constant(4)]];
 constant uint CHUNKS = is_function_constant_defined(fc_CHUNKS) ? fc_CHUNKS : 2U;
 half device* ByteCache_scales(uchar device* cache, uint size)
 {
-    return (half device*)(cache + size);
+    return (half device*)((cache + size));
 }
 
 struct ByteCache_Bits
@@ -38,10 +39,10 @@ ByteCache_Bits ByteCache_Bits_make(uint2 bytes, half scale)
     return t1;
 }
 
-ByteCache_Bits ByteCache_fetch(uchar device* cache, uint size, uint run)
+ByteCache_Bits ByteCache_fetch(uchar device* cache_1, uint size_1, uint run)
 {
-    uint2 t1 = (*(const device uint2*)(cache + 8ULL * ulong(run)));
-    half device* t2 = ByteCache_scales(cache, size);
+    uint2 t1 = (*(const device uint2*)(cache_1 + 8ULL * ulong(run)));
+    half device* t2 = ByteCache_scales(cache_1, size_1);
     return ByteCache_Bits_make(t1, *(t2 + run / 4U));
 }
 
@@ -252,20 +253,20 @@ void Head_rotate(Head thread* self, uint lane, float epsilon, KernelContext thre
     }
 }
 
-void ByteCache_store(uchar device* cache, uint size, uint run, float4 values, float largest)
+void ByteCache_store(uchar device* cache_1, uint size_1, uint run, float4 values, float largest)
 {
     half scale = half(min(largest / 127.0, 65504.0));
     float inverse = scale == 0.0 ? 0.0 : 1.0 / float(scale);
     int4 q = int4(clamp(round(values * float4(inverse)), float4(-127.0), float4(127.0))) & (int4(255));
-    *((uint device*)(cache) + run) = uint((((q.x) | ((q.y) << 8U)) | ((q.z) << 16U)) | ((q.w) << 24U));
+    *((uint device*)(cache_1) + run) = uint((((q.x) | ((q.y) << 8U)) | ((q.z) << 16U)) | ((q.w) << 24U));
     if((run % 8U) == 0U)
     {
-        half device* t1 = ByteCache_scales(cache, size);
+        half device* t1 = ByteCache_scales(cache_1, size_1);
         *(t1 + run / 8U) = scale;
     }
 }
 
-void store(uchar device* cache, uint size, uint run, const Eight thread* x_1, bool mine, KernelContext thread* kernelContext)
+void store(uchar device* cache_1, uint size_1, uint run, const Eight thread* x_1, bool mine, KernelContext thread* kernelContext)
 {
     float4 t1 = x_1->low;
     float4 t2 = x_1->high;
@@ -278,20 +279,19 @@ void store(uchar device* cache, uint size, uint run, const Eight thread* x_1, bo
     if(mine)
     {
         uint t8 = 2U * run;
-        ByteCache_store(cache, size, t8, t1, t7);
-        ByteCache_store(cache, size, t8 + 1U, t2, t7);
+        ByteCache_store(cache_1, size_1, t8, t1, t7);
+        ByteCache_store(cache_1, size_1, t8 + 1U, t2, t7);
     }
-}
-
-float4 ByteCache_bytes(uint bits)
-{
-    return float4(float(int(bits << 24U) >> 24U), float(int(bits << 16U) >> 24U), float(int(bits << 8U) >> 24U), float(int(bits) >> 24U));
 }
 
 Eight ByteCache_decode(const ByteCache_Bits thread* bits)
 {
-    float4 t1 = float4(float(bits->scale));
-    return Eight_make(t1 * ByteCache_bytes(bits->bytes.x), t1 * ByteCache_bytes(bits->bytes.y));
+    float scale = float(bits->scale);
+    float4 t1 = float4(as_type<char4>(bits->bytes.x));
+    float4 t2 = float4(scale);
+    float4 t3 = t2 * t1;
+    float4 t4 = float4(as_type<char4>(bits->bytes.y));
+    return Eight_make(t3, t2 * t4);
 }
 
 constant uint fc_ROUNDED [[function_constant(6)]];
@@ -315,15 +315,15 @@ Int8Activations Int8Activations_make(uchar device* made, uint tokens, uint colum
 
 void Int8Activations_store(const Int8Activations thread* self, uint first, float4 x_1, KernelContext thread* kernelContext)
 {
-    float4 size = abs(x_1);
-    float most = max(max(size.x, size.y), max(size.z, size.w));
+    float4 size_1 = abs(x_1);
+    float most = max(max(size_1.x, size_1.y), max(size_1.z, size_1.w));
     #pragma unroll
     for(uint i = 1U; i < 8U; i *= 2U)
     {
         float t1 = simd_shuffle((most), ushort(int((kernelContext->simd_lane) ^ i)));
         most = max(most, t1);
     }
-    int4 t2 = int4(rint(x_1 * float4(select(0.0, 127.0 / most, most > 0.0))));
+    int4 t2 = int4(rint(x_1 * float4((most > 0.0) ? (127.0 / most) : 0.0)));
     int sum = t2.x + t2.y + t2.z + t2.w;
     int sum_1 = sum + (simd_shuffle((sum), ushort(int((kernelContext->simd_lane) ^ 1U))));
     int sum_2 = sum_1 + (simd_shuffle((sum_1), ushort(int((kernelContext->simd_lane) ^ 2U))));
@@ -650,7 +650,7 @@ void Int8Activations_store(const Int8Activations thread* self, uint first, float
                         float t61 = team_sum(score_1[i_3 * 4U + r], &kernelContext);
                         uint key = base + i_3 * (THREADS / LANES) + t5;
                         last_share = key < i && key <= last[r];
-                        float t62 = select(-1.00000001504746622e+30, t61, last_share);
+                        float t62 = last_share ? t61 : (-1.00000001504746622e+30);
                         score_1[i_3 * 4U + r] = t62;
                         scale = max(scale, t62);
                     }
@@ -663,7 +663,7 @@ void Int8Activations_store(const Int8Activations thread* self, uint first, float
                 {
                     if(r_1 < AHEAD)
                     {
-                        float s = select(0.0, exp2(score_1[r_1 * 4U + r] - scale), (score_1[r_1 * 4U + r]) > -1.00000001504746622e+30);
+                        float s = ((score_1[r_1 * 4U + r]) > -1.00000001504746622e+30) ? (exp2(score_1[r_1 * 4U + r] - scale)) : 0.0;
                         score_1[r_1 * 4U + r] = s;
                         weight[r] = weight[r] + s;
                     }

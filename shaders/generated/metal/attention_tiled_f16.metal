@@ -1,18 +1,20 @@
 // entry attention_tiled, threads 128 1 1
 #include <metal_stdlib>
 using namespace metal;
+#pragma clang fp contract(fast)
 constant uint fc_HEAD_DIM [[function_constant(1)]];
 constant uint HEAD_DIM = is_function_constant_defined(fc_HEAD_DIM) ? fc_HEAD_DIM : 128U;
 constant uint fc_TILE [[function_constant(2)]];
 constant uint TILE = is_function_constant_defined(fc_TILE) ? fc_TILE : 32U;
 uint4 HalfCache_fetch(uchar device* cache, uint size, uint run)
 {
-    return (*(const device uint4*)(cache + 16ULL * ulong(run)));
+    uint4 _S1 = ((*(const device uint4*)((cache + 16ULL * ulong(run)))));
+    return _S1;
 }
 
-uint4 HalfCache_load_halves(uchar device* cache, uint size, uint run)
+uint4 HalfCache_load_halves(uchar device* cache_1, uint size_1, uint run_1)
 {
-    return HalfCache_fetch(cache, size, run);
+    return HalfCache_fetch(cache_1, size_1, run_1);
 }
 
 struct Step
@@ -59,20 +61,20 @@ struct KernelContext
     array<float, 32> threadgroup* kept;
 };
 
-void keep(uint place, uchar device* cache, uint size, uint run, KernelContext thread* kernelContext)
+void keep(uint place, uchar device* cache_1, uint size_1, uint run_1, KernelContext thread* kernelContext)
 {
-    uint4 bits = HalfCache_load_halves(cache, size, run);
+    uint4 bits = HalfCache_load_halves(cache_1, size_1, run_1);
     (*kernelContext->cached)[place] = bits.xy;
     (*kernelContext->cached)[place + 1U] = bits.zw;
 }
 
-void load_tile(uchar device* cache, uint size, uint first_run, uint keys, uint t, KernelContext thread* kernelContext)
+void load_tile(uchar device* cache_1, uint size_1, uint first_run, uint keys, uint t, KernelContext thread* kernelContext)
 {
     for(uint i = t; i < (TILE * HEAD_DIM / 8U); i += 128U)
     {
         uint key = i / (HEAD_DIM / 8U);
-        uint run = i % (HEAD_DIM / 8U);
-        keep(key * (HEAD_DIM / 4U + 1U) + 2U * run, cache, size, first_run + min(key, keys - 1U) * (HEAD_DIM / 8U) + run, kernelContext);
+        uint run_1 = i % (HEAD_DIM / 8U);
+        keep(key * (HEAD_DIM / 4U + 1U) + 2U * run_1, cache_1, size_1, first_run + min(key, keys - 1U) * (HEAD_DIM / 8U) + run_1, kernelContext);
     }
 }
 

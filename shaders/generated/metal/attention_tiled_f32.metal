@@ -1,6 +1,7 @@
 // entry attention_tiled, threads 128 1 1
 #include <metal_stdlib>
 using namespace metal;
+#pragma clang fp contract(fast)
 constant uint fc_HEAD_DIM [[function_constant(1)]];
 constant uint HEAD_DIM = is_function_constant_defined(fc_HEAD_DIM) ? fc_HEAD_DIM : 128U;
 constant uint fc_TILE [[function_constant(2)]];
@@ -11,11 +12,11 @@ struct Eight
     float4 high;
 };
 
-Eight Eight_make(float4 low, float4 high)
+Eight Eight_make(float4 low_1, float4 high_1)
 {
     Eight t1;
-    t1.low = low;
-    t1.high = high;
+    t1.low = low_1;
+    t1.high = high_1;
     return t1;
 }
 

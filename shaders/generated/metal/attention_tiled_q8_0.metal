@@ -1,13 +1,14 @@
 // entry attention_tiled, threads 128 1 1
 #include <metal_stdlib>
 using namespace metal;
+#pragma clang fp contract(fast)
 constant uint fc_HEAD_DIM [[function_constant(1)]];
 constant uint HEAD_DIM = is_function_constant_defined(fc_HEAD_DIM) ? fc_HEAD_DIM : 128U;
 constant uint fc_TILE [[function_constant(2)]];
 constant uint TILE = is_function_constant_defined(fc_TILE) ? fc_TILE : 32U;
 half device* ByteCache_scales(uchar device* cache, uint size)
 {
-    return (half device*)(cache + size);
+    return (half device*)((cache + size));
 }
 
 struct ByteCache_Bits
@@ -24,16 +25,11 @@ ByteCache_Bits ByteCache_Bits_make(uint2 bytes, half scale)
     return t1;
 }
 
-ByteCache_Bits ByteCache_fetch(uchar device* cache, uint size, uint run)
+ByteCache_Bits ByteCache_fetch(uchar device* cache_1, uint size_1, uint run)
 {
-    uint2 t1 = (*(const device uint2*)(cache + 8ULL * ulong(run)));
-    half device* t2 = ByteCache_scales(cache, size);
+    uint2 t1 = (*(const device uint2*)(cache_1 + 8ULL * ulong(run)));
+    half device* t2 = ByteCache_scales(cache_1, size_1);
     return ByteCache_Bits_make(t1, *(t2 + run / 4U));
-}
-
-float4 ByteCache_bytes(uint bits)
-{
-    return float4(float(int(bits << 24U) >> 24U), float(int(bits << 16U) >> 24U), float(int(bits << 8U) >> 24U), float(int(bits) >> 24U));
 }
 
 struct Eight
@@ -52,8 +48,12 @@ Eight Eight_make(float4 low, float4 high)
 
 Eight ByteCache_decode(const ByteCache_Bits thread* bits)
 {
-    float4 t1 = float4(float(bits->scale));
-    return Eight_make(t1 * ByteCache_bytes(bits->bytes.x), t1 * ByteCache_bytes(bits->bytes.y));
+    float scale = float(bits->scale);
+    float4 t1 = float4(as_type<char4>(bits->bytes.x));
+    float4 t2 = float4(scale);
+    float4 t3 = t2 * t1;
+    float4 t4 = float4(as_type<char4>(bits->bytes.y));
+    return Eight_make(t3, t2 * t4);
 }
 
 uint rounded(float2 values)
@@ -70,9 +70,9 @@ uint4 packed_1(const Eight thread* eight)
     return uint4(t1, t2, t3, t4);
 }
 
-uint4 ByteCache_load_halves(uchar device* cache, uint size, uint run)
+uint4 ByteCache_load_halves(uchar device* cache_1, uint size_1, uint run)
 {
-    ByteCache_Bits t1 = ByteCache_fetch(cache, size, run);
+    ByteCache_Bits t1 = ByteCache_fetch(cache_1, size_1, run);
     Eight t2 = ByteCache_decode(&t1);
     return packed_1(&t2);
 }
@@ -121,20 +121,20 @@ struct KernelContext
     array<float, 32> threadgroup* kept;
 };
 
-void keep(uint place, uchar device* cache, uint size, uint run, KernelContext thread* kernelContext)
+void keep(uint place, uchar device* cache_1, uint size_1, uint run, KernelContext thread* kernelContext)
 {
-    uint4 bits = ByteCache_load_halves(cache, size, run);
+    uint4 bits = ByteCache_load_halves(cache_1, size_1, run);
     (*kernelContext->cached)[place] = bits.xy;
     (*kernelContext->cached)[place + 1U] = bits.zw;
 }
 
-void load_tile(uchar device* cache, uint size, uint first_run, uint keys, uint t, KernelContext thread* kernelContext)
+void load_tile(uchar device* cache_1, uint size_1, uint first_run, uint keys, uint t, KernelContext thread* kernelContext)
 {
     for(uint i = t; i < (TILE * HEAD_DIM / 8U); i += 128U)
     {
         uint key = i / (HEAD_DIM / 8U);
         uint run = i % (HEAD_DIM / 8U);
-        keep(key * (HEAD_DIM / 4U + 1U) + 2U * run, cache, size, first_run + min(key, keys - 1U) * (HEAD_DIM / 8U) + run, kernelContext);
+        keep(key * (HEAD_DIM / 4U + 1U) + 2U * run, cache_1, size_1, first_run + min(key, keys - 1U) * (HEAD_DIM / 8U) + run, kernelContext);
     }
 }
 

@@ -1,32 +1,43 @@
 // entry bias, threads 256 1 1
 #include <metal_stdlib>
 using namespace metal;
+#pragma clang fp contract(fast)
 float4 load_columns(float device* row, uint i, uint columns)
 {
     if((columns & 3U) == 0U)
     {
-        return (*(const device float4*)(row + 4U * i));
+        float4 _S1 = ((*(const device float4*)((row + 4U * i))));
+        return _S1;
     }
     float4 loaded = float4(0.0);
-    uint t1 = 4U * i;
-    for(uint k = 0U; k < (min(4U, columns - t1)); k++)
+    uint k = 0U;
+    for(;;)
     {
-        loaded[k] = *(row + (t1 + k));
+        uint _S2 = 4U * i;
+        if(k < (min(4U, columns - _S2)))
+        {
+        }
+        else
+        {
+            break;
+        }
+        loaded[k] = *(row + (_S2 + k));
+        k = k + 1U;
     }
     return loaded;
 }
 
-void store_columns(float device* row, uint i, uint columns, float4 values)
+void store_columns(float device* row_1, uint i_1, uint columns_1, float4 values)
 {
-    if((columns & 3U) == 0U)
+    if((columns_1 & 3U) == 0U)
     {
-        *(device float4*)(row + 4U * i) = (values);
+        *(device float4*)(row_1 + 4U * i_1) = (values);
         return;
     }
-    uint t1 = 4U * i;
-    for(uint k = 0U; k < (min(4U, columns - t1)); k++)
+    uint t1 = 4U * i_1;
+    for(uint k_1 = 0U; k_1 < (min(4U, columns_1 - t1)); k_1++)
     {
-        *(row + (t1 + k)) = values[k];
+        *(row_1 + (t1 + k_1)) = values[k_1];
     }
 }
 
@@ -50,9 +61,9 @@ struct EntryPointParams
     {
         return;
     }
-    uint row = id.y * given->args.columns;
-    float4 x_1 = load_columns(given->args.x + row, t1, given->args.columns);
-    float device* t2 = given->args.out + row;
+    uint row_1 = id.y * given->args.columns;
+    float4 x_1 = load_columns(given->args.x + row_1, t1, given->args.columns);
+    float device* t2 = given->args.out + row_1;
     BiasArgs t3 = given->args;
     float4 t4 = load_columns(given->args.weight, t1, given->args.columns);
     store_columns(t2, t1, t3.columns, x_1 + t4);

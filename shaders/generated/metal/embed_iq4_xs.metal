@@ -1,6 +1,7 @@
 // entry embed, threads 64 1 1
 #include <metal_stdlib>
 using namespace metal;
+#pragma clang fp contract(fast)
 struct Quants
 {
     uint4 q;
@@ -24,7 +25,7 @@ struct Codes
 uint look_up(uint4 table, uint nibble)
 {
     bool t1 = (nibble & 8U) != 0U;
-    return (select(select(table.x, table.z, t1), select(table.y, table.w, t1), (nibble & 4U) != 0U) >> ((nibble & 3U) * 8U)) & 255U;
+    return ((((nibble & 4U) != 0U) ? (t1 ? table.w : table.y) : (t1 ? table.z : table.x)) >> ((nibble & 3U) * 8U)) & 255U;
 }
 
 uint4 look_up_1(uint4 table, uint4 bytes)
@@ -41,12 +42,12 @@ uint4 look_up_1(uint4 table, uint4 bytes)
     return values;
 }
 
-Codes Codes_make(uint4 q, float scale, float min)
+Codes Codes_make(uint4 q_1, float scale_1, float min_1)
 {
     Codes t1;
-    t1.q = q;
-    t1.scale = scale;
-    t1.min = min;
+    t1.q = q_1;
+    t1.scale = scale_1;
+    t1.min = min_1;
     return t1;
 }
 
@@ -61,12 +62,12 @@ float2 IQ4_XS_factors(const IQ4_XS_Bits thread* bits)
     return float2(as_type<half>((ushort)(bits->head.x)));
 }
 
-Quants Quants_make(uint4 q, float scale, float min)
+Quants Quants_make(uint4 q_1, float scale_1, float min_1)
 {
     Quants t1;
-    t1.q = q;
-    t1.scale = scale;
-    t1.min = min;
+    t1.q = q_1;
+    t1.scale = scale_1;
+    t1.min = min_1;
     return t1;
 }
 
@@ -74,8 +75,8 @@ Quants IDotFormat_quants(const IQ4_XS_Bits thread* bits, uint unit, uint group)
 {
     Codes t1 = IQ4_XS_codes(bits, unit, group);
     float2 t2 = IQ4_XS_factors(bits);
-    float scale = t2.x * t1.scale;
-    return Quants_make(t1.q, scale, scale * 0.0);
+    float scale_1 = t2.x * t1.scale;
+    return Quants_make(t1.q, scale_1, scale_1 * 0.0);
 }
 
 IQ4_XS_Bits IQ4_XS_Bits_make(uint2 head, uint4 nibbles)
@@ -96,18 +97,14 @@ IQ4_XS_Bits IQ4_XS_fetch(uchar device* row, uint unit)
     return IQ4_XS_Bits_make(t1, uint4(t2, t3));
 }
 
-float4 unpack_int8(uint word)
-{
-    return float4(int4(int(word << 24U), int(word << 16U), int(word << 8U), int(word)) >> (uint4(24U)));
-}
-
 array<float4, 4> to_floats(const Quants thread* quants)
 {
     array<float4, 4> w;
     #pragma unroll
     for(uint i = 0U; i < 4U; i++)
     {
-        w[i] = float4(quants->scale) * unpack_int8(quants->q[i]) - float4(quants->min);
+        float4 t1 = float4(as_type<char4>(quants->q[i]));
+        w[i] = float4(quants->scale) * t1 - float4(quants->min);
     }
     return w;
 }

@@ -1,17 +1,28 @@
 // entry halve, threads 64 1 1
 #include <metal_stdlib>
 using namespace metal;
+#pragma clang fp contract(fast)
 float4 load_columns(float device* row, uint i, uint columns)
 {
     if((columns & 3U) == 0U)
     {
-        return (*(const device float4*)(row + 4U * i));
+        float4 _S1 = ((*(const device float4*)((row + 4U * i))));
+        return _S1;
     }
     float4 loaded = float4(0.0);
-    uint t1 = 4U * i;
-    for(uint k = 0U; k < (min(4U, columns - t1)); k++)
+    uint k = 0U;
+    for(;;)
     {
-        loaded[k] = *(row + (t1 + k));
+        uint _S2 = 4U * i;
+        if(k < (min(4U, columns - _S2)))
+        {
+        }
+        else
+        {
+            break;
+        }
+        loaded[k] = *(row + (_S2 + k));
+        k = k + 1U;
     }
     return loaded;
 }
@@ -24,13 +35,13 @@ uint2 pack_halves(float4 v)
     return uint2(t2, t3);
 }
 
-uint2 load_halves(float device* row, uint four, uint columns)
+uint2 load_halves(float device* row_1, uint four, uint columns_1)
 {
-    if((4U * four) >= columns)
+    if((4U * four) >= columns_1)
     {
         return uint2(int2(0));
     }
-    float4 t1 = load_columns(row, four, columns);
+    float4 t1 = load_columns(row_1, four, columns_1);
     return pack_halves(t1);
 }
 
@@ -71,10 +82,10 @@ struct EntryPointParams
         return;
     }
     ulong t3 = ulong(at.y);
-    float device* row = given->args.x + t3 * ulong(given->args.columns);
+    float device* row_1 = given->args.x + t3 * ulong(given->args.columns);
     uint t4 = 2U * t1;
-    uint2 t5 = load_halves(row, t4, given->args.columns);
-    uint2 t6 = load_halves(row, t4 + 1U, given->args.columns);
+    uint2 t5 = load_halves(row_1, t4, given->args.columns);
+    uint2 t6 = load_halves(row_1, t4 + 1U, given->args.columns);
     *(device uint4*)(given->args.halves + 2ULL * (t3 * ulong(given->args.stride) + ulong(t2))) = (uint4(t5, t6));
 }
 

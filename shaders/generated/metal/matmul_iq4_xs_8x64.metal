@@ -1,6 +1,7 @@
 // entry matmul, threads 128 1 1
 #include <metal_stdlib>
 using namespace metal;
+#pragma clang fp contract(fast)
 #include <metal_simdgroup_matrix>
 template<typename T, int Cols, int Rows, typename V>
 void _slang_simdgroup_fill(thread simdgroup_matrix<T, Cols, Rows>* dest, V val) {
@@ -58,7 +59,7 @@ struct Codes
 uint look_up(uint4 table, uint nibble)
 {
     bool t1 = (nibble & 8U) != 0U;
-    return (select(select(table.x, table.z, t1), select(table.y, table.w, t1), (nibble & 4U) != 0U) >> ((nibble & 3U) * 8U)) & 255U;
+    return ((((nibble & 4U) != 0U) ? (t1 ? table.w : table.y) : (t1 ? table.z : table.x)) >> ((nibble & 3U) * 8U)) & 255U;
 }
 
 uint4 look_up_1(uint4 table, uint4 bytes)
@@ -349,7 +350,7 @@ struct KernelContext
     uint subgroup = thread_index / 32U;
     uint t11 = subgroup / 2U;
     uint t12 = subgroup % 2U;
-    array<array<simdgroup_matrix<float, 8, 8>, 4>, 4> sums;
+    simdgroup_matrix<float, 8, 8> sums[4][4];
     #pragma unroll
     for(uint i = 0U; i < 4U; i++)
     {
@@ -462,7 +463,7 @@ struct KernelContext
         }
         for(uint k = 0U; k < 32U; k += 8U)
         {
-            array<simdgroup_matrix<half, 8, 8>, 4> a;
+            simdgroup_matrix<half, 8, 8> a[4];
             #pragma unroll
             for(uint j_1 = 0U; j_1 < 4U; j_1++)
             {

@@ -1,6 +1,7 @@
 // entry matmul, threads 128 1 1
 #include <metal_stdlib>
 using namespace metal;
+#pragma clang fp contract(fast)
 #include <metal_simdgroup_matrix>
 template<typename T, int Cols, int Rows, typename V>
 void _slang_simdgroup_fill(thread simdgroup_matrix<T, Cols, Rows>* dest, V val) {
@@ -58,7 +59,7 @@ struct Codes
 uint look_up(uint4 table, uint nibble)
 {
     bool t1 = (nibble & 8U) != 0U;
-    return (select(select(table.x, table.z, t1), select(table.y, table.w, t1), (nibble & 4U) != 0U) >> ((nibble & 3U) * 8U)) & 255U;
+    return ((((nibble & 4U) != 0U) ? (t1 ? table.w : table.y) : (t1 ? table.z : table.x)) >> ((nibble & 3U) * 8U)) & 255U;
 }
 
 uint4 look_up_1(uint4 table, uint4 bytes)
@@ -91,7 +92,7 @@ Codes MXFP4_codes(const MXFP4_Bits thread* bits, uint unit, uint group)
 
 float2 MXFP4_factors(const MXFP4_Bits thread* bits)
 {
-    return float2(as_type<float>(select((bits->e - 1U) << 23U, uint(2097152 << (bits->e)), (bits->e) < 2U)));
+    return float2(as_type<float>(((bits->e) < 2U) ? (uint(2097152 << (bits->e))) : ((bits->e - 1U) << 23U)));
 }
 
 Quants Quants_make(uint4 q, float scale, float min)
@@ -204,17 +205,17 @@ uint4 load16_anywhere(uchar device* p)
     bool one = (shift & 4U) != 0U;
     uint t1 = a.z;
     uint t2 = a.w;
-    uint s1 = select(a.y, t2, two);
+    uint s1 = two ? t2 : a.y;
     uint t3 = b.x;
-    uint s2 = select(t1, t3, two);
+    uint s2 = two ? t3 : t1;
     uint t4 = b.y;
-    uint s3 = select(t2, t4, two);
-    uint s4 = select(t3, b.z, two);
-    uint s1_1 = select(s1, s2, one);
-    uint s2_1 = select(s2, s3, one);
-    uint s3_1 = select(s3, s4, one);
+    uint s3 = two ? t4 : t2;
+    uint s4 = two ? b.z : t3;
+    uint s1_1 = one ? s2 : s1;
+    uint s2_1 = one ? s3 : s2;
+    uint s3_1 = one ? s4 : s3;
     uint bits = (shift & 3U) * 8U;
-    return (uint4(select(select(a.x, t1, two), s1, one), s1_1, s2_1, s3_1) >> (uint4(bits))) | ((uint4(s1_1, s2_1, s3_1, select(s4, select(t4, b.w, two), one)) << (uint4(1U))) << (uint4(31U - bits)));
+    return (uint4((one ? s1 : (two ? t1 : a.x)), s1_1, s2_1, s3_1) >> (uint4(bits))) | ((uint4(s1_1, s2_1, s3_1, (one ? (two ? b.w : t4) : s4)) << (uint4(1U))) << (uint4(31U - bits)));
 }
 
 MXFP4_Bits MXFP4_Bits_make(uint e, uint4 nibbles)
@@ -369,7 +370,7 @@ struct KernelContext
     uint subgroup = thread_index / 32U;
     uint t11 = subgroup / 2U;
     uint t12 = subgroup % 2U;
-    array<array<simdgroup_matrix<float, 8, 8>, 4>, 4> sums;
+    simdgroup_matrix<float, 8, 8> sums[4][4];
     #pragma unroll
     for(uint i = 0U; i < 4U; i++)
     {
@@ -482,7 +483,7 @@ struct KernelContext
         }
         for(uint k = 0U; k < 32U; k += 8U)
         {
-            array<simdgroup_matrix<half, 8, 8>, 4> a;
+            simdgroup_matrix<half, 8, 8> a[4];
             #pragma unroll
             for(uint j_1 = 0U; j_1 < 4U; j_1++)
             {

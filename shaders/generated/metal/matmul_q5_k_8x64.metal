@@ -1,6 +1,7 @@
 // entry matmul, threads 128 1 1
 #include <metal_stdlib>
 using namespace metal;
+#pragma clang fp contract(fast)
 #include <metal_simdgroup_matrix>
 template<typename T, int Cols, int Rows, typename V>
 void _slang_simdgroup_fill(thread simdgroup_matrix<T, Cols, Rows>* dest, V val) {
@@ -63,7 +64,7 @@ uint2 scales_and_mins(uint4 head, uint pair)
     uint b = (head.z) >> shift;
     uint c = (head.w) >> shift;
     bool t1 = pair < 2U;
-    return uint2(select((c & 3855U) | ((a >> 2U) & 12336U), a & 16191U, t1), select(((c >> 4U) & 3855U) | ((b >> 2U) & 12336U), b & 16191U, t1));
+    return uint2((t1 ? (a & 16191U) : ((c & 3855U) | ((a >> 2U) & 12336U))), (t1 ? (b & 16191U) : (((c >> 4U) & 3855U) | ((b >> 2U) & 12336U))));
 }
 
 float byte_of(uint word, uint number)
@@ -345,7 +346,7 @@ struct KernelContext
     uint subgroup = thread_index / 32U;
     uint t11 = subgroup / 2U;
     uint t12 = subgroup % 2U;
-    array<array<simdgroup_matrix<float, 8, 8>, 4>, 4> sums;
+    simdgroup_matrix<float, 8, 8> sums[4][4];
     #pragma unroll
     for(uint i = 0U; i < 4U; i++)
     {
@@ -458,7 +459,7 @@ struct KernelContext
         }
         for(uint k = 0U; k < 32U; k += 8U)
         {
-            array<simdgroup_matrix<half, 8, 8>, 4> a;
+            simdgroup_matrix<half, 8, 8> a[4];
             #pragma unroll
             for(uint j_1 = 0U; j_1 < 4U; j_1++)
             {

@@ -1,6 +1,7 @@
 // entry matmul_tiled, threads 16 16 1
 #include <metal_stdlib>
 using namespace metal;
+#pragma clang fp contract(fast)
 struct Quants
 {
     uint4 q;
@@ -29,7 +30,7 @@ uint2 scales_and_mins(uint4 head, uint pair)
     uint b = (head.z) >> shift;
     uint c = (head.w) >> shift;
     bool t1 = pair < 2U;
-    return uint2(select((c & 3855U) | ((a >> 2U) & 12336U), a & 16191U, t1), select(((c >> 4U) & 3855U) | ((b >> 2U) & 12336U), b & 16191U, t1));
+    return uint2((t1 ? (a & 16191U) : ((c & 3855U) | ((a >> 2U) & 12336U))), (t1 ? (b & 16191U) : (((c >> 4U) & 3855U) | ((b >> 2U) & 12336U))));
 }
 
 float byte_of(uint word, uint number)
@@ -37,12 +38,12 @@ float byte_of(uint word, uint number)
     return float((word >> (number * 8U)) & 255U);
 }
 
-Codes Codes_make(uint4 q, float scale, float min)
+Codes Codes_make(uint4 q_1, float scale_1, float min_1)
 {
     Codes t1;
-    t1.q = q;
-    t1.scale = scale;
-    t1.min = min;
+    t1.q = q_1;
+    t1.scale = scale_1;
+    t1.min = min_1;
     return t1;
 }
 
@@ -58,12 +59,12 @@ float2 Q5_K_factors(const Q5_K_Bits thread* bits)
     return float2((as_type<half>((ushort)(t1))), (as_type<half>((ushort)(t1 >> 16U))));
 }
 
-Quants Quants_make(uint4 q, float scale, float min)
+Quants Quants_make(uint4 q_1, float scale_1, float min_1)
 {
     Quants t1;
-    t1.q = q;
-    t1.scale = scale;
-    t1.min = min;
+    t1.q = q_1;
+    t1.scale = scale_1;
+    t1.min = min_1;
     return t1;
 }
 
@@ -92,18 +93,14 @@ Q5_K_Bits Q5_K_fetch(uchar device* row, uint unit)
     return Q5_K_Bits_make(t1, fifths, t2);
 }
 
-float4 unpack_int8(uint word)
-{
-    return float4(int4(int(word << 24U), int(word << 16U), int(word << 8U), int(word)) >> (uint4(24U)));
-}
-
 array<float4, 4> to_floats(const Quants thread* quants)
 {
     array<float4, 4> w;
     #pragma unroll
     for(uint i = 0U; i < 4U; i++)
     {
-        w[i] = float4(quants->scale) * unpack_int8(quants->q[i]) - float4(quants->min);
+        float4 t1 = float4(as_type<char4>(quants->q[i]));
+        w[i] = float4(quants->scale) * t1 - float4(quants->min);
     }
     return w;
 }

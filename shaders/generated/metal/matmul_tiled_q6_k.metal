@@ -1,6 +1,7 @@
 // entry matmul_tiled, threads 16 16 1
 #include <metal_stdlib>
 using namespace metal;
+#pragma clang fp contract(fast)
 struct Quants
 {
     uint4 q;
@@ -24,21 +25,21 @@ struct Codes
     float min;
 };
 
-Codes Codes_make(uint4 q, float scale, float min)
+Codes Codes_make(uint4 q_1, float scale_1, float min_1)
 {
     Codes t1;
-    t1.q = q;
-    t1.scale = scale;
-    t1.min = min;
+    t1.q = q_1;
+    t1.scale = scale_1;
+    t1.min = min_1;
     return t1;
 }
 
 Codes Q6_K_codes(const Q6_K_Bits thread* bits, uint unit, uint group)
 {
     uint t1 = group % 2U;
-    uint4 q = (select(bits->high, bits->low, t1 == 0U) >> (uint4(group / 2U * 4U))) & (uint4(252645135U));
+    uint4 q_1 = (((t1 == 0U) ? bits->low : bits->high) >> (uint4(group / 2U * 4U))) & (uint4(252645135U));
     uint4 pairs = group < 2U ? (bits->pairs) << (uint4(4U - group * 2U)) : (bits->pairs) >> (uint4(group * 2U - 4U));
-    return Codes_make(q | (pairs & (uint4(808464432U))), float(int((bits->scales[group / 2U]) << (24U - t1 * 16U - (unit & 1U) * 8U)) >> 24U), 0.0);
+    return Codes_make(q_1 | (pairs & (uint4(808464432U))), float(int((bits->scales[group / 2U]) << (24U - t1 * 16U - (unit & 1U) * 8U)) >> 24U), 0.0);
 }
 
 float2 Q6_K_factors(const Q6_K_Bits thread* bits)
@@ -46,12 +47,12 @@ float2 Q6_K_factors(const Q6_K_Bits thread* bits)
     return float2(as_type<half>((ushort)(bits->d)));
 }
 
-Quants Quants_make(uint4 q, float scale, float min)
+Quants Quants_make(uint4 q_1, float scale_1, float min_1)
 {
     Quants t1;
-    t1.q = q;
-    t1.scale = scale;
-    t1.min = min;
+    t1.q = q_1;
+    t1.scale = scale_1;
+    t1.min = min_1;
     return t1;
 }
 
@@ -59,8 +60,8 @@ Quants IDotFormat_quants(const Q6_K_Bits thread* bits, uint unit, uint group)
 {
     Codes t1 = Q6_K_codes(bits, unit, group);
     float2 t2 = Q6_K_factors(bits);
-    float scale = t2.x * t1.scale;
-    return Quants_make(t1.q, scale, scale * 32.0);
+    float scale_1 = t2.x * t1.scale;
+    return Quants_make(t1.q, scale_1, scale_1 * 32.0);
 }
 
 uint4 load16_anywhere(uchar device* p)
@@ -73,17 +74,17 @@ uint4 load16_anywhere(uchar device* p)
     bool one = (shift & 4U) != 0U;
     uint t1 = a.z;
     uint t2 = a.w;
-    uint s1 = select(a.y, t2, two);
+    uint s1 = two ? t2 : a.y;
     uint t3 = b.x;
-    uint s2 = select(t1, t3, two);
+    uint s2 = two ? t3 : t1;
     uint t4 = b.y;
-    uint s3 = select(t2, t4, two);
-    uint s4 = select(t3, b.z, two);
-    uint s1_1 = select(s1, s2, one);
-    uint s2_1 = select(s2, s3, one);
-    uint s3_1 = select(s3, s4, one);
+    uint s3 = two ? t4 : t2;
+    uint s4 = two ? b.z : t3;
+    uint s1_1 = one ? s2 : s1;
+    uint s2_1 = one ? s3 : s2;
+    uint s3_1 = one ? s4 : s3;
     uint bits = (shift & 3U) * 8U;
-    return (uint4(select(select(a.x, t1, two), s1, one), s1_1, s2_1, s3_1) >> (uint4(bits))) | ((uint4(s1_1, s2_1, s3_1, select(s4, select(t4, b.w, two), one)) << (uint4(1U))) << (uint4(31U - bits)));
+    return (uint4((one ? s1 : (two ? t1 : a.x)), s1_1, s2_1, s3_1) >> (uint4(bits))) | ((uint4(s1_1, s2_1, s3_1, (one ? (two ? b.w : t4) : s4)) << (uint4(1U))) << (uint4(31U - bits)));
 }
 
 uint load2(uchar device* p)
@@ -111,20 +112,15 @@ Q6_K_Bits Q6_K_fetch(uchar device* row, uint unit)
     uint4 a = load16_anywhere(t1);
     uint4 b = load16_anywhere(t1 + 32);
     uint4 pairs = load16_anywhere(block + 128 + half_1 * 32U + place);
-    uchar device* scale = block + 192 + half_1 * 8U;
-    uint t2 = load2(scale);
-    uint t3 = load2(scale + 2);
+    uchar device* scale_1 = block + 192 + half_1 * 8U;
+    uint t2 = load2(scale_1);
+    uint t3 = load2(scale_1 + 2);
     uint first = t2 | (t3 << 16U);
-    uint t4 = load2(scale + 4);
-    uint t5 = load2(scale + 6);
+    uint t4 = load2(scale_1 + 4);
+    uint t5 = load2(scale_1 + 6);
     uint2 t6 = uint2(first, t4 | (t5 << 16U));
     uint t7 = load2(block + 208);
     return Q6_K_Bits_make(a, b, pairs, t6, t7);
-}
-
-float4 unpack_int8(uint word)
-{
-    return float4(int4(int(word << 24U), int(word << 16U), int(word << 8U), int(word)) >> (uint4(24U)));
 }
 
 array<float4, 4> to_floats(const Quants thread* quants)
@@ -133,7 +129,8 @@ array<float4, 4> to_floats(const Quants thread* quants)
     #pragma unroll
     for(uint i = 0U; i < 4U; i++)
     {
-        w[i] = float4(quants->scale) * unpack_int8(quants->q[i]) - float4(quants->min);
+        float4 t1 = float4(as_type<char4>(quants->q[i]));
+        w[i] = float4(quants->scale) * t1 - float4(quants->min);
     }
     return w;
 }

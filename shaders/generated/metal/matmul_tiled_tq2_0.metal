@@ -1,6 +1,7 @@
 // entry matmul_tiled, threads 16 16 1
 #include <metal_stdlib>
 using namespace metal;
+#pragma clang fp contract(fast)
 struct Quants
 {
     uint4 q;
@@ -21,12 +22,12 @@ struct Codes
     float min;
 };
 
-Codes Codes_make(uint4 q, float scale, float min)
+Codes Codes_make(uint4 q_1, float scale_1, float min_1)
 {
     Codes t1;
-    t1.q = q;
-    t1.scale = scale;
-    t1.min = min;
+    t1.q = q_1;
+    t1.scale = scale_1;
+    t1.min = min_1;
     return t1;
 }
 
@@ -40,12 +41,12 @@ float2 TQ2_0_factors(const TQ2_0_Bits thread* bits)
     return float2(as_type<half>((ushort)(bits->d)));
 }
 
-Quants Quants_make(uint4 q, float scale, float min)
+Quants Quants_make(uint4 q_1, float scale_1, float min_1)
 {
     Quants t1;
-    t1.q = q;
-    t1.scale = scale;
-    t1.min = min;
+    t1.q = q_1;
+    t1.scale = scale_1;
+    t1.min = min_1;
     return t1;
 }
 
@@ -53,8 +54,8 @@ Quants IDotFormat_quants(const TQ2_0_Bits thread* bits, uint unit, uint group)
 {
     Codes t1 = TQ2_0_codes(bits, unit, group);
     float2 t2 = TQ2_0_factors(bits);
-    float scale = t2.x * t1.scale;
-    return Quants_make(t1.q, scale, scale);
+    float scale_1 = t2.x * t1.scale;
+    return Quants_make(t1.q, scale_1, scale_1);
 }
 
 uint4 load16_anywhere(uchar device* p)
@@ -67,17 +68,17 @@ uint4 load16_anywhere(uchar device* p)
     bool one = (shift & 4U) != 0U;
     uint t1 = a.z;
     uint t2 = a.w;
-    uint s1 = select(a.y, t2, two);
+    uint s1 = two ? t2 : a.y;
     uint t3 = b.x;
-    uint s2 = select(t1, t3, two);
+    uint s2 = two ? t3 : t1;
     uint t4 = b.y;
-    uint s3 = select(t2, t4, two);
-    uint s4 = select(t3, b.z, two);
-    uint s1_1 = select(s1, s2, one);
-    uint s2_1 = select(s2, s3, one);
-    uint s3_1 = select(s3, s4, one);
+    uint s3 = two ? t4 : t2;
+    uint s4 = two ? b.z : t3;
+    uint s1_1 = one ? s2 : s1;
+    uint s2_1 = one ? s3 : s2;
+    uint s3_1 = one ? s4 : s3;
     uint bits = (shift & 3U) * 8U;
-    return (uint4(select(select(a.x, t1, two), s1, one), s1_1, s2_1, s3_1) >> (uint4(bits))) | ((uint4(s1_1, s2_1, s3_1, select(s4, select(t4, b.w, two), one)) << (uint4(1U))) << (uint4(31U - bits)));
+    return (uint4((one ? s1 : (two ? t1 : a.x)), s1_1, s2_1, s3_1) >> (uint4(bits))) | ((uint4(s1_1, s2_1, s3_1, (one ? (two ? b.w : t4) : s4)) << (uint4(1U))) << (uint4(31U - bits)));
 }
 
 uint load2(uchar device* p)
@@ -101,18 +102,14 @@ TQ2_0_Bits TQ2_0_fetch(uchar device* row, uint unit)
     return TQ2_0_Bits_make(t1, t2);
 }
 
-float4 unpack_int8(uint word)
-{
-    return float4(int4(int(word << 24U), int(word << 16U), int(word << 8U), int(word)) >> (uint4(24U)));
-}
-
 array<float4, 4> to_floats(const Quants thread* quants)
 {
     array<float4, 4> w;
     #pragma unroll
     for(uint i = 0U; i < 4U; i++)
     {
-        w[i] = float4(quants->scale) * unpack_int8(quants->q[i]) - float4(quants->min);
+        float4 t1 = float4(as_type<char4>(quants->q[i]));
+        w[i] = float4(quants->scale) * t1 - float4(quants->min);
     }
     return w;
 }

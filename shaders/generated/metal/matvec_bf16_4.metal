@@ -1,33 +1,11 @@
 // entry matvec, threads constant 0
 #include <metal_stdlib>
 using namespace metal;
+#pragma clang fp contract(fast)
 constant uint fc_THREADS [[function_constant(0)]];
 constant uint THREADS = is_function_constant_defined(fc_THREADS) ? fc_THREADS : 128U;
 constant uint fc_TEAM [[function_constant(1)]];
 constant uint TEAM = is_function_constant_defined(fc_TEAM) ? fc_TEAM : 32U;
-constant uint fc_PAIRED [[function_constant(3)]];
-constant bool PAIRED = is_function_constant_defined(fc_PAIRED) ? fc_PAIRED != 0U : false;
-uint Team_rows()
-{
-    int t1 = PAIRED ? 2 : 1;
-    return uint(t1);
-}
-
-uint Team_place_of(uint thread_1)
-{
-    uint t1 = thread_1 / TEAM;
-    return t1 * Team_rows();
-}
-
-constant uint fc_GATED [[function_constant(2)]];
-constant bool GATED = is_function_constant_defined(fc_GATED) ? fc_GATED != 0U : false;
-bool Team_has(uint matrix_1, uint r)
-{
-    bool t1 = matrix_1 == 0U || GATED;
-    t1 = t1 && (r == 0U || PAIRED);
-    return t1;
-}
-
 struct Team
 {
     uint lane;
@@ -63,8 +41,8 @@ Team Team_make(const MatvecArgs constant* args, uint3 group, uint thread_1)
 {
     Team t1;
     t1.lane = thread_1 % TEAM;
-    uint t2 = (group.y * 32768U + group.x) * (THREADS / TEAM) * Team_rows();
-    t1.row = t2 + Team_place_of(thread_1);
+    uint t2 = (group.y * 32768U + group.x) * (THREADS / TEAM);
+    t1.row = t2 + (thread_1 / TEAM);
     t1.token = group.z * 4U;
     #pragma unroll
     for(uint i = 0U; i < 8U; i++)
@@ -74,10 +52,6 @@ Team Team_make(const MatvecArgs constant* args, uint3 group, uint thread_1)
     #pragma unroll
     for(uint r = 0U; r < 1U; r++)
     {
-        if(!Team_has(0U, r))
-        {
-            continue;
-        }
         uint t3 = args->rows;
         uint t4 = min(t1.row + r, args->rows - 1U);
         t1.bias[r] = 0.0;
@@ -98,6 +72,8 @@ Team Team_make(const MatvecArgs constant* args, uint3 group, uint thread_1)
     return t1;
 }
 
+constant uint fc_GATED [[function_constant(2)]];
+constant bool GATED = is_function_constant_defined(fc_GATED) ? fc_GATED != 0U : false;
 uchar device* Team_weights(const Team thread* self, const MatvecArgs constant* args, uint matrix_1, uint r)
 {
     uchar device* w = matrix_1 == 0U ? args->w : args->up;
@@ -114,17 +90,17 @@ uint4 load16_anywhere(uchar device* p)
     bool one = (shift & 4U) != 0U;
     uint t1 = a.z;
     uint t2 = a.w;
-    uint s1 = select(a.y, t2, two);
+    uint s1 = two ? t2 : a.y;
     uint t3 = b.x;
-    uint s2 = select(t1, t3, two);
+    uint s2 = two ? t3 : t1;
     uint t4 = b.y;
-    uint s3 = select(t2, t4, two);
-    uint s4 = select(t3, b.z, two);
-    uint s1_1 = select(s1, s2, one);
-    uint s2_1 = select(s2, s3, one);
-    uint s3_1 = select(s3, s4, one);
+    uint s3 = two ? t4 : t2;
+    uint s4 = two ? b.z : t3;
+    uint s1_1 = one ? s2 : s1;
+    uint s2_1 = one ? s3 : s2;
+    uint s3_1 = one ? s4 : s3;
     uint bits = (shift & 3U) * 8U;
-    return (uint4(select(select(a.x, t1, two), s1, one), s1_1, s2_1, s3_1) >> (uint4(bits))) | ((uint4(s1_1, s2_1, s3_1, select(s4, select(t4, b.w, two), one)) << (uint4(1U))) << (uint4(31U - bits)));
+    return (uint4((one ? s1 : (two ? t1 : a.x)), s1_1, s2_1, s3_1) >> (uint4(bits))) | ((uint4(s1_1, s2_1, s3_1, (one ? (two ? b.w : t4) : s4)) << (uint4(1U))) << (uint4(31U - bits)));
 }
 
 struct BF16_Bits
@@ -132,11 +108,11 @@ struct BF16_Bits
     array<uint4, 2> v;
 };
 
-BF16_Bits BF16_fetch(uchar device* row, uint unit)
+BF16_Bits BF16_fetch(uchar device* row_1, uint unit)
 {
     BF16_Bits bits;
-    uchar device* t1 = row + unit * 32U;
-    if((uint((ulong)row) & 15U) == 0U)
+    uchar device* t1 = row_1 + unit * 32U;
+    if((uint((ulong)row_1) & 15U) == 0U)
     {
         #pragma unroll
         for(uint i = 0U; i < 2U; i++)
@@ -212,9 +188,9 @@ uint load2(uchar device* p)
     return uint(*(ushort device*)(p));
 }
 
-float BF16_weight(uchar device* row, uint column)
+float BF16_weight(uchar device* row_1, uint column)
 {
-    uint t1 = load2(row + column * 2U);
+    uint t1 = load2(row_1 + column * 2U);
     return as_type<float>(t1 << 16U);
 }
 
@@ -262,10 +238,6 @@ void finish(const MatvecArgs constant* args, Team thread* team, uint thread_1, f
     #pragma unroll
     for(uint r = 0U; r < 1U; r++)
     {
-        if(!Team_has(0U, r))
-        {
-            continue;
-        }
         #pragma unroll
         for(uint t = 0U; t < 4U; t++)
         {
@@ -283,12 +255,12 @@ void finish(const MatvecArgs constant* args, Team thread* team, uint thread_1, f
             }
             float sum_2 = sum_1 + (team->bias[r] + team->residual[r * 4U + t]);
             team->sums[Team_place(0U, r, t)] = sum_2;
-            uint row = team->row + r;
-            uint token = team->token + t;
-            bool t3 = (team->lane) == 0U && row < (args->rows);
-            if(t3 && token < (args->tokens))
+            uint row_1 = team->row + r;
+            uint token_1 = team->token + t;
+            bool t3 = (team->lane) == 0U && row_1 < (args->rows);
+            if(t3 && token_1 < (args->tokens))
             {
-                *(args->y + (token * args->rows + row)) = sum_2;
+                *(args->y + (token_1 * args->rows + row_1)) = sum_2;
             }
         }
     }
@@ -313,12 +285,13 @@ void finish(const MatvecArgs constant* args, Team thread* team, uint thread_1, f
             #pragma unroll
             for(uint r = 0U; r < 1U; r++)
             {
-                if(Team_has(m, r))
+                bool t2 = m == 0U || GATED;
+                if(t2)
                 {
-                    Team t2 = team;
-                    uchar device* t3 = Team_weights(&t2, &given->args, m, r);
-                    BF16_Bits t4 = BF16_fetch(t3, unit);
-                    bits[m + r] = t4;
+                    Team t3 = team;
+                    uchar device* t4 = Team_weights(&t3, &given->args, m, r);
+                    BF16_Bits t5 = BF16_fetch(t4, unit);
+                    bits[m + r] = t5;
                 }
             }
         }
@@ -329,10 +302,10 @@ void finish(const MatvecArgs constant* args, Team thread* team, uint thread_1, f
             #pragma unroll
             for(uint t = 0U; t < 4U; t++)
             {
-                Team t5 = team;
-                uint t6 = Team_activations(&t5, &given->args, t);
-                array<float4, 4> t7 = load_x(t1 + t6 + BF16_column(unit, g), given->args.columns);
-                loaded[t] = t7;
+                Team t6 = team;
+                uint t7 = Team_activations(&t6, &given->args, t);
+                array<float4, 4> t8 = load_x(t1 + t7 + BF16_column(unit, g), given->args.columns);
+                loaded[t] = t8;
             }
             #pragma unroll
             for(uint r = 0U; r < 2U; r++)
@@ -340,10 +313,11 @@ void finish(const MatvecArgs constant* args, Team thread* team, uint thread_1, f
                 #pragma unroll
                 for(uint r_1 = 0U; r_1 < 1U; r_1++)
                 {
-                    if(Team_has(r, r_1))
+                    bool t2 = r == 0U || GATED;
+                    if(t2)
                     {
-                        BF16_Bits t8 = bits[r + r_1];
-                        array<float4, 4> t9 = BF16_weights(&t8, unit, g);
+                        BF16_Bits t9 = bits[r + r_1];
+                        array<float4, 4> t10 = BF16_weights(&t9, unit, g);
                         #pragma unroll
                         for(uint t_1 = 0U; t_1 < 4U; t_1++)
                         {
@@ -351,7 +325,7 @@ void finish(const MatvecArgs constant* args, Team thread* team, uint thread_1, f
                             #pragma unroll
                             for(uint i = 0U; i < 4U; i++)
                             {
-                                sum = sum + dot(t9[i], loaded[t_1][i]);
+                                sum = sum + dot(t10[i], loaded[t_1][i]);
                             }
                             team.sums[Team_place(r, r_1, t_1)] = team.sums[Team_place(r, r_1, t_1)] + sum;
                         }
@@ -368,17 +342,18 @@ void finish(const MatvecArgs constant* args, Team thread* team, uint thread_1, f
             #pragma unroll
             for(uint r = 0U; r < 1U; r++)
             {
-                if(Team_has(m, r))
+                bool t2 = m == 0U || GATED;
+                if(t2)
                 {
-                    Team t10 = team;
-                    uchar device* t11 = Team_weights(&t10, &given->args, m, r);
-                    float t12 = BF16_weight(t11, g);
+                    Team t11 = team;
+                    uchar device* t12 = Team_weights(&t11, &given->args, m, r);
+                    float t13 = BF16_weight(t12, g);
                     #pragma unroll
                     for(uint t = 0U; t < 4U; t++)
                     {
-                        Team t13 = team;
-                        uint t14 = Team_activations(&t13, &given->args, t);
-                        team.sums[Team_place(m, r, t)] = team.sums[Team_place(m, r, t)] + t12 * *(t1 + (t14 + g));
+                        Team t14 = team;
+                        uint t15 = Team_activations(&t14, &given->args, t);
+                        team.sums[Team_place(m, r, t)] = team.sums[Team_place(m, r, t)] + t13 * *(t1 + (t15 + g));
                     }
                 }
             }

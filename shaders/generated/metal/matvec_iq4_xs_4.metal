@@ -1,6 +1,7 @@
 // entry matvec, threads constant 0
 #include <metal_stdlib>
 using namespace metal;
+#pragma clang fp contract(fast)
 struct Quants
 {
     uint4 q;
@@ -24,7 +25,7 @@ struct Codes
 uint look_up(uint4 table, uint nibble)
 {
     bool t1 = (nibble & 8U) != 0U;
-    return (select(select(table.x, table.z, t1), select(table.y, table.w, t1), (nibble & 4U) != 0U) >> ((nibble & 3U) * 8U)) & 255U;
+    return ((((nibble & 4U) != 0U) ? (t1 ? table.w : table.y) : (t1 ? table.z : table.x)) >> ((nibble & 3U) * 8U)) & 255U;
 }
 
 uint4 look_up_1(uint4 table, uint4 bytes)
@@ -41,12 +42,12 @@ uint4 look_up_1(uint4 table, uint4 bytes)
     return values;
 }
 
-Codes Codes_make(uint4 q, float scale, float min)
+Codes Codes_make(uint4 q_1, float scale_1, float min_1)
 {
     Codes t1;
-    t1.q = q;
-    t1.scale = scale;
-    t1.min = min;
+    t1.q = q_1;
+    t1.scale = scale_1;
+    t1.min = min_1;
     return t1;
 }
 
@@ -61,12 +62,12 @@ float2 IQ4_XS_factors(const IQ4_XS_Bits thread* bits)
     return float2(as_type<half>((ushort)(bits->head.x)));
 }
 
-Quants Quants_make(uint4 q, float scale, float min)
+Quants Quants_make(uint4 q_1, float scale_1, float min_1)
 {
     Quants t1;
-    t1.q = q;
-    t1.scale = scale;
-    t1.min = min;
+    t1.q = q_1;
+    t1.scale = scale_1;
+    t1.min = min_1;
     return t1;
 }
 
@@ -74,37 +75,14 @@ Quants IDotFormat_quants(const IQ4_XS_Bits thread* bits, uint unit, uint group)
 {
     Codes t1 = IQ4_XS_codes(bits, unit, group);
     float2 t2 = IQ4_XS_factors(bits);
-    float scale = t2.x * t1.scale;
-    return Quants_make(t1.q, scale, scale * 0.0);
+    float scale_1 = t2.x * t1.scale;
+    return Quants_make(t1.q, scale_1, scale_1 * 0.0);
 }
 
 constant uint fc_THREADS [[function_constant(0)]];
 constant uint THREADS = is_function_constant_defined(fc_THREADS) ? fc_THREADS : 128U;
 constant uint fc_TEAM [[function_constant(1)]];
 constant uint TEAM = is_function_constant_defined(fc_TEAM) ? fc_TEAM : 32U;
-constant uint fc_PAIRED [[function_constant(3)]];
-constant bool PAIRED = is_function_constant_defined(fc_PAIRED) ? fc_PAIRED != 0U : false;
-uint Team_rows()
-{
-    int t1 = PAIRED ? 2 : 1;
-    return uint(t1);
-}
-
-uint Team_place_of(uint thread_1)
-{
-    uint t1 = thread_1 / TEAM;
-    return t1 * Team_rows();
-}
-
-constant uint fc_GATED [[function_constant(2)]];
-constant bool GATED = is_function_constant_defined(fc_GATED) ? fc_GATED != 0U : false;
-bool Team_has(uint matrix_1, uint r)
-{
-    bool t1 = matrix_1 == 0U || GATED;
-    t1 = t1 && (r == 0U || PAIRED);
-    return t1;
-}
-
 struct Team
 {
     uint lane;
@@ -140,8 +118,8 @@ Team Team_make(const MatvecArgs constant* args, uint3 group, uint thread_1)
 {
     Team t1;
     t1.lane = thread_1 % TEAM;
-    uint t2 = (group.y * 32768U + group.x) * (THREADS / TEAM) * Team_rows();
-    t1.row = t2 + Team_place_of(thread_1);
+    uint t2 = (group.y * 32768U + group.x) * (THREADS / TEAM);
+    t1.row = t2 + (thread_1 / TEAM);
     t1.token = group.z * 4U;
     #pragma unroll
     for(uint i = 0U; i < 8U; i++)
@@ -151,10 +129,6 @@ Team Team_make(const MatvecArgs constant* args, uint3 group, uint thread_1)
     #pragma unroll
     for(uint r = 0U; r < 1U; r++)
     {
-        if(!Team_has(0U, r))
-        {
-            continue;
-        }
         uint t3 = args->rows;
         uint t4 = min(t1.row + r, args->rows - 1U);
         t1.bias[r] = 0.0;
@@ -175,6 +149,8 @@ Team Team_make(const MatvecArgs constant* args, uint3 group, uint thread_1)
     return t1;
 }
 
+constant uint fc_GATED [[function_constant(2)]];
+constant bool GATED = is_function_constant_defined(fc_GATED) ? fc_GATED != 0U : false;
 uchar device* Team_weights(const Team thread* self, const MatvecArgs constant* args, uint matrix_1, uint r)
 {
     uchar device* w = matrix_1 == 0U ? args->w : args->up;
@@ -221,18 +197,14 @@ array<float4, 4> load_x(float device* x, uint columns)
     return loaded;
 }
 
-float4 unpack_int8(uint word)
-{
-    return float4(int4(int(word << 24U), int(word << 16U), int(word << 8U), int(word)) >> (uint4(24U)));
-}
-
 array<float4, 4> to_floats(const Quants thread* quants)
 {
     array<float4, 4> w;
     #pragma unroll
     for(uint i = 0U; i < 4U; i++)
     {
-        w[i] = float4(quants->scale) * unpack_int8(quants->q[i]) - float4(quants->min);
+        float4 t1 = float4(as_type<char4>(quants->q[i]));
+        w[i] = float4(quants->scale) * t1 - float4(quants->min);
     }
     return w;
 }
@@ -287,25 +259,21 @@ float team_sum(float value, uint thread_1, KernelContext thread* kernelContext)
     return sum_1;
 }
 
-void finish(const MatvecArgs constant* args, Team thread* team, uint thread_1, float scale, KernelContext thread* kernelContext)
+void finish(const MatvecArgs constant* args, Team thread* team, uint thread_1, float scale_1, KernelContext thread* kernelContext)
 {
     #pragma unroll
     for(uint r = 0U; r < 1U; r++)
     {
-        if(!Team_has(0U, r))
-        {
-            continue;
-        }
         #pragma unroll
         for(uint t = 0U; t < 4U; t++)
         {
             float t1 = team_sum(team->sums[Team_place(0U, r, t)], thread_1, kernelContext);
-            float sum = scale * t1;
+            float sum = scale_1 * t1;
             float sum_1;
             if(GATED)
             {
                 float t2 = team_sum(team->sums[Team_place(1U, r, t)], thread_1, kernelContext);
-                sum_1 = sum / (1.0 + exp(- sum)) * (scale * t2);
+                sum_1 = sum / (1.0 + exp(- sum)) * (scale_1 * t2);
             }
             else
             {
@@ -343,12 +311,13 @@ void finish(const MatvecArgs constant* args, Team thread* team, uint thread_1, f
             #pragma unroll
             for(uint r = 0U; r < 1U; r++)
             {
-                if(Team_has(m, r))
+                bool t2 = m == 0U || GATED;
+                if(t2)
                 {
-                    Team t2 = team;
-                    uchar device* t3 = Team_weights(&t2, &given->args, m, r);
-                    IQ4_XS_Bits t4 = IQ4_XS_fetch(t3, unit);
-                    bits[m + r] = t4;
+                    Team t3 = team;
+                    uchar device* t4 = Team_weights(&t3, &given->args, m, r);
+                    IQ4_XS_Bits t5 = IQ4_XS_fetch(t4, unit);
+                    bits[m + r] = t5;
                 }
             }
         }
@@ -359,10 +328,10 @@ void finish(const MatvecArgs constant* args, Team thread* team, uint thread_1, f
             #pragma unroll
             for(uint t = 0U; t < 4U; t++)
             {
-                Team t5 = team;
-                uint t6 = Team_activations(&t5, &given->args, t);
-                array<float4, 4> t7 = load_x(t1 + t6 + IQ4_XS_column(unit, g), given->args.columns);
-                loaded[t] = t7;
+                Team t6 = team;
+                uint t7 = Team_activations(&t6, &given->args, t);
+                array<float4, 4> t8 = load_x(t1 + t7 + IQ4_XS_column(unit, g), given->args.columns);
+                loaded[t] = t8;
             }
             #pragma unroll
             for(uint m_1 = 0U; m_1 < 2U; m_1++)
@@ -370,10 +339,11 @@ void finish(const MatvecArgs constant* args, Team thread* team, uint thread_1, f
                 #pragma unroll
                 for(uint r = 0U; r < 1U; r++)
                 {
-                    if(Team_has(m_1, r))
+                    bool t2 = m_1 == 0U || GATED;
+                    if(t2)
                     {
-                        IQ4_XS_Bits t8 = bits[m_1 + r];
-                        array<float4, 4> t9 = IQ4_XS_weights(&t8, unit, g);
+                        IQ4_XS_Bits t9 = bits[m_1 + r];
+                        array<float4, 4> t10 = IQ4_XS_weights(&t9, unit, g);
                         #pragma unroll
                         for(uint t_1 = 0U; t_1 < 4U; t_1++)
                         {
@@ -381,7 +351,7 @@ void finish(const MatvecArgs constant* args, Team thread* team, uint thread_1, f
                             #pragma unroll
                             for(uint i = 0U; i < 4U; i++)
                             {
-                                sum = sum + dot(t9[i], loaded[t_1][i]);
+                                sum = sum + dot(t10[i], loaded[t_1][i]);
                             }
                             team.sums[Team_place(m_1, r, t_1)] = team.sums[Team_place(m_1, r, t_1)] + sum;
                         }

@@ -1,6 +1,7 @@
 // entry matvec, threads constant 0
 #include <metal_stdlib>
 using namespace metal;
+#pragma clang fp contract(fast)
 struct Quants
 {
     uint4 q;
@@ -21,12 +22,12 @@ struct Codes
     float min;
 };
 
-Codes Codes_make(uint4 q, float scale, float min)
+Codes Codes_make(uint4 q_1, float scale_1, float min_1)
 {
     Codes t1;
-    t1.q = q;
-    t1.scale = scale;
-    t1.min = min;
+    t1.q = q_1;
+    t1.scale = scale_1;
+    t1.min = min_1;
     return t1;
 }
 
@@ -40,12 +41,12 @@ float2 Q4_0_factors(const Q4_0_Bits thread* bits)
     return float2(as_type<half>((ushort)(bits->d)));
 }
 
-Quants Quants_make(uint4 q, float scale, float min)
+Quants Quants_make(uint4 q_1, float scale_1, float min_1)
 {
     Quants t1;
-    t1.q = q;
-    t1.scale = scale;
-    t1.min = min;
+    t1.q = q_1;
+    t1.scale = scale_1;
+    t1.min = min_1;
     return t1;
 }
 
@@ -53,45 +54,22 @@ Quants IDotFormat_quants(const Q4_0_Bits thread* bits, uint unit, uint group)
 {
     Codes t1 = Q4_0_codes(bits, unit, group);
     float2 t2 = Q4_0_factors(bits);
-    float scale = t2.x * t1.scale;
-    return Quants_make(t1.q, scale, scale * 8.0);
+    float scale_1 = t2.x * t1.scale;
+    return Quants_make(t1.q, scale_1, scale_1 * 8.0);
 }
 
 constant uint fc_THREADS [[function_constant(0)]];
 constant uint THREADS = is_function_constant_defined(fc_THREADS) ? fc_THREADS : 128U;
 constant uint fc_TEAM [[function_constant(1)]];
 constant uint TEAM = is_function_constant_defined(fc_TEAM) ? fc_TEAM : 32U;
-constant uint fc_PAIRED [[function_constant(3)]];
-constant bool PAIRED = is_function_constant_defined(fc_PAIRED) ? fc_PAIRED != 0U : false;
-uint Team_rows()
-{
-    int t1 = PAIRED ? 2 : 1;
-    return uint(t1);
-}
-
-uint Team_place_of(uint thread_1)
-{
-    uint t1 = thread_1 / TEAM;
-    return t1 * Team_rows();
-}
-
-constant uint fc_GATED [[function_constant(2)]];
-constant bool GATED = is_function_constant_defined(fc_GATED) ? fc_GATED != 0U : false;
-bool Team_has(uint matrix_1, uint r)
-{
-    bool t1 = matrix_1 == 0U || GATED;
-    t1 = t1 && (r == 0U || PAIRED);
-    return t1;
-}
-
 struct Team
 {
     uint lane;
     uint row;
     uint token;
-    array<float, 4> sums;
-    array<float, 2> bias;
-    array<float, 2> residual;
+    array<float, 2> sums;
+    array<float, 1> bias;
+    array<float, 1> residual;
 };
 
 struct MatvecArgs
@@ -119,21 +97,17 @@ Team Team_make(const MatvecArgs constant* args, uint3 group, uint thread_1)
 {
     Team t1;
     t1.lane = thread_1 % TEAM;
-    uint t2 = (group.y * 32768U + group.x) * (THREADS / TEAM) * Team_rows();
-    t1.row = t2 + Team_place_of(thread_1);
+    uint t2 = (group.y * 32768U + group.x) * (THREADS / TEAM);
+    t1.row = t2 + (thread_1 / TEAM);
     t1.token = group.z;
     #pragma unroll
-    for(uint i = 0U; i < 4U; i++)
+    for(uint i = 0U; i < 2U; i++)
     {
         t1.sums[i] = 0.0;
     }
     #pragma unroll
-    for(uint r = 0U; r < 2U; r++)
+    for(uint r = 0U; r < 1U; r++)
     {
-        if(!Team_has(0U, r))
-        {
-            continue;
-        }
         uint t3 = args->rows;
         uint t4 = min(t1.row + r, args->rows - 1U);
         t1.bias[r] = 0.0;
@@ -154,6 +128,8 @@ Team Team_make(const MatvecArgs constant* args, uint3 group, uint thread_1)
     return t1;
 }
 
+constant uint fc_GATED [[function_constant(2)]];
+constant bool GATED = is_function_constant_defined(fc_GATED) ? fc_GATED != 0U : false;
 uchar device* Team_weights(const Team thread* self, const MatvecArgs constant* args, uint matrix_1, uint r)
 {
     uchar device* w = matrix_1 == 0U ? args->w : args->up;
@@ -175,17 +151,17 @@ uint4 load16_anywhere(uchar device* p)
     bool one = (shift & 4U) != 0U;
     uint t1 = a.z;
     uint t2 = a.w;
-    uint s1 = select(a.y, t2, two);
+    uint s1 = two ? t2 : a.y;
     uint t3 = b.x;
-    uint s2 = select(t1, t3, two);
+    uint s2 = two ? t3 : t1;
     uint t4 = b.y;
-    uint s3 = select(t2, t4, two);
-    uint s4 = select(t3, b.z, two);
-    uint s1_1 = select(s1, s2, one);
-    uint s2_1 = select(s2, s3, one);
-    uint s3_1 = select(s3, s4, one);
+    uint s3 = two ? t4 : t2;
+    uint s4 = two ? b.z : t3;
+    uint s1_1 = one ? s2 : s1;
+    uint s2_1 = one ? s3 : s2;
+    uint s3_1 = one ? s4 : s3;
     uint bits = (shift & 3U) * 8U;
-    return (uint4(select(select(a.x, t1, two), s1, one), s1_1, s2_1, s3_1) >> (uint4(bits))) | ((uint4(s1_1, s2_1, s3_1, select(s4, select(t4, b.w, two), one)) << (uint4(1U))) << (uint4(31U - bits)));
+    return (uint4((one ? s1 : (two ? t1 : a.x)), s1_1, s2_1, s3_1) >> (uint4(bits))) | ((uint4(s1_1, s2_1, s3_1, (one ? (two ? b.w : t4) : s4)) << (uint4(1U))) << (uint4(31U - bits)));
 }
 
 Q4_0_Bits Q4_0_Bits_make(uint d, uint4 nibbles)
@@ -226,18 +202,14 @@ array<float4, 4> load_x(float device* x, uint columns)
     return loaded;
 }
 
-float4 unpack_int8(uint word)
-{
-    return float4(int4(int(word << 24U), int(word << 16U), int(word << 8U), int(word)) >> (uint4(24U)));
-}
-
 array<float4, 4> to_floats(const Quants thread* quants)
 {
     array<float4, 4> w;
     #pragma unroll
     for(uint i = 0U; i < 4U; i++)
     {
-        w[i] = float4(quants->scale) * unpack_int8(quants->q[i]) - float4(quants->min);
+        float4 t1 = float4(as_type<char4>(quants->q[i]));
+        w[i] = float4(quants->scale) * t1 - float4(quants->min);
     }
     return w;
 }
@@ -250,7 +222,7 @@ array<float4, 4> Q4_0_weights(const Q4_0_Bits thread* bits, uint unit, uint grou
 
 uint Team_place(uint matrix_1, uint r, uint t)
 {
-    return matrix_1 * 2U + r + t;
+    return matrix_1 + r + t;
 }
 
 struct EntryPointParams
@@ -292,25 +264,21 @@ float team_sum(float value, uint thread_1, KernelContext thread* kernelContext)
     return sum_1;
 }
 
-void finish(const MatvecArgs constant* args, Team thread* team, uint thread_1, float scale, KernelContext thread* kernelContext)
+void finish(const MatvecArgs constant* args, Team thread* team, uint thread_1, float scale_1, KernelContext thread* kernelContext)
 {
     #pragma unroll
-    for(uint r = 0U; r < 2U; r++)
+    for(uint r = 0U; r < 1U; r++)
     {
-        if(!Team_has(0U, r))
-        {
-            continue;
-        }
         #pragma unroll
         for(uint t = 0U; t < 1U; t++)
         {
             float t1 = team_sum(team->sums[Team_place(0U, r, t)], thread_1, kernelContext);
-            float sum = scale * t1;
+            float sum = scale_1 * t1;
             float sum_1;
             if(GATED)
             {
                 float t2 = team_sum(team->sums[Team_place(1U, r, t)], thread_1, kernelContext);
-                sum_1 = sum / (1.0 + exp(- sum)) * (scale * t2);
+                sum_1 = sum / (1.0 + exp(- sum)) * (scale_1 * t2);
             }
             else
             {
@@ -341,19 +309,20 @@ void finish(const MatvecArgs constant* args, Team thread* team, uint thread_1, f
     uint units = given->args.columns / 32U;
     for(uint unit = team.lane; unit < units; unit += TEAM)
     {
-        array<Q4_0_Bits, 4> bits;
+        array<Q4_0_Bits, 2> bits;
         #pragma unroll
         for(uint m = 0U; m < 2U; m++)
         {
             #pragma unroll
-            for(uint r = 0U; r < 2U; r++)
+            for(uint r = 0U; r < 1U; r++)
             {
-                if(Team_has(m, r))
+                bool t2 = m == 0U || GATED;
+                if(t2)
                 {
-                    Team t2 = team;
-                    uchar device* t3 = Team_weights(&t2, &given->args, m, r);
-                    Q4_0_Bits t4 = Q4_0_fetch(t3, unit);
-                    bits[m * 2U + r] = t4;
+                    Team t3 = team;
+                    uchar device* t4 = Team_weights(&t3, &given->args, m, r);
+                    Q4_0_Bits t5 = Q4_0_fetch(t4, unit);
+                    bits[m + r] = t5;
                 }
             }
         }
@@ -364,21 +333,22 @@ void finish(const MatvecArgs constant* args, Team thread* team, uint thread_1, f
             #pragma unroll
             for(uint t = 0U; t < 1U; t++)
             {
-                Team t5 = team;
-                uint t6 = Team_activations(&t5, &given->args, t);
-                array<float4, 4> t7 = load_x(t1 + t6 + Q4_0_column(unit, g), given->args.columns);
-                loaded[t] = t7;
+                Team t6 = team;
+                uint t7 = Team_activations(&t6, &given->args, t);
+                array<float4, 4> t8 = load_x(t1 + t7 + Q4_0_column(unit, g), given->args.columns);
+                loaded[t] = t8;
             }
             #pragma unroll
             for(uint m_1 = 0U; m_1 < 2U; m_1++)
             {
                 #pragma unroll
-                for(uint r = 0U; r < 2U; r++)
+                for(uint r = 0U; r < 1U; r++)
                 {
-                    if(Team_has(m_1, r))
+                    bool t2 = m_1 == 0U || GATED;
+                    if(t2)
                     {
-                        Q4_0_Bits t8 = bits[m_1 * 2U + r];
-                        array<float4, 4> t9 = Q4_0_weights(&t8, unit, g);
+                        Q4_0_Bits t9 = bits[m_1 + r];
+                        array<float4, 4> t10 = Q4_0_weights(&t9, unit, g);
                         #pragma unroll
                         for(uint t_1 = 0U; t_1 < 1U; t_1++)
                         {
@@ -386,7 +356,7 @@ void finish(const MatvecArgs constant* args, Team thread* team, uint thread_1, f
                             #pragma unroll
                             for(uint i = 0U; i < 4U; i++)
                             {
-                                sum = sum + dot(t9[i], loaded[t_1][i]);
+                                sum = sum + dot(t10[i], loaded[t_1][i]);
                             }
                             team.sums[Team_place(m_1, r, t_1)] = team.sums[Team_place(m_1, r, t_1)] + sum;
                         }

@@ -1,6 +1,7 @@
 // entry matvec, threads constant 0
 #include <metal_stdlib>
 using namespace metal;
+#pragma clang fp contract(fast)
 struct Quants
 {
     uint4 q;
@@ -28,7 +29,7 @@ uint2 scales_and_mins(uint4 head, uint pair)
     uint b = (head.z) >> shift;
     uint c = (head.w) >> shift;
     bool t1 = pair < 2U;
-    return uint2(select((c & 3855U) | ((a >> 2U) & 12336U), a & 16191U, t1), select(((c >> 4U) & 3855U) | ((b >> 2U) & 12336U), b & 16191U, t1));
+    return uint2((t1 ? (a & 16191U) : ((c & 3855U) | ((a >> 2U) & 12336U))), (t1 ? (b & 16191U) : (((c >> 4U) & 3855U) | ((b >> 2U) & 12336U))));
 }
 
 float byte_of(uint word, uint number)
@@ -36,12 +37,12 @@ float byte_of(uint word, uint number)
     return float((word >> (number * 8U)) & 255U);
 }
 
-Codes Codes_make(uint4 q, float scale, float min)
+Codes Codes_make(uint4 q_1, float scale_1, float min_1)
 {
     Codes t1;
-    t1.q = q;
-    t1.scale = scale;
-    t1.min = min;
+    t1.q = q_1;
+    t1.scale = scale_1;
+    t1.min = min_1;
     return t1;
 }
 
@@ -57,12 +58,12 @@ float2 Q4_K_factors(const Q4_K_Bits thread* bits)
     return float2((as_type<half>((ushort)(t1))), (as_type<half>((ushort)(t1 >> 16U))));
 }
 
-Quants Quants_make(uint4 q, float scale, float min)
+Quants Quants_make(uint4 q_1, float scale_1, float min_1)
 {
     Quants t1;
-    t1.q = q;
-    t1.scale = scale;
-    t1.min = min;
+    t1.q = q_1;
+    t1.scale = scale_1;
+    t1.min = min_1;
     return t1;
 }
 
@@ -77,37 +78,14 @@ constant uint fc_THREADS [[function_constant(0)]];
 constant uint THREADS = is_function_constant_defined(fc_THREADS) ? fc_THREADS : 128U;
 constant uint fc_TEAM [[function_constant(1)]];
 constant uint TEAM = is_function_constant_defined(fc_TEAM) ? fc_TEAM : 32U;
-constant uint fc_PAIRED [[function_constant(3)]];
-constant bool PAIRED = is_function_constant_defined(fc_PAIRED) ? fc_PAIRED != 0U : false;
-uint Team_rows()
-{
-    int t1 = PAIRED ? 2 : 1;
-    return uint(t1);
-}
-
-uint Team_place_of(uint thread_1)
-{
-    uint t1 = thread_1 / TEAM;
-    return t1 * Team_rows();
-}
-
-constant uint fc_GATED [[function_constant(2)]];
-constant bool GATED = is_function_constant_defined(fc_GATED) ? fc_GATED != 0U : false;
-bool Team_has(uint matrix_1, uint r)
-{
-    bool t1 = matrix_1 == 0U || GATED;
-    t1 = t1 && (r == 0U || PAIRED);
-    return t1;
-}
-
 struct Team
 {
     uint lane;
     uint row;
     uint token;
-    array<float, 4> sums;
-    array<float, 2> bias;
-    array<float, 2> residual;
+    array<float, 2> sums;
+    array<float, 1> bias;
+    array<float, 1> residual;
 };
 
 struct MatvecArgs
@@ -135,21 +113,17 @@ Team Team_make(const MatvecArgs constant* args, uint3 group, uint thread_1)
 {
     Team t1;
     t1.lane = thread_1 % TEAM;
-    uint t2 = (group.y * 32768U + group.x) * (THREADS / TEAM) * Team_rows();
-    t1.row = t2 + Team_place_of(thread_1);
+    uint t2 = (group.y * 32768U + group.x) * (THREADS / TEAM);
+    t1.row = t2 + (thread_1 / TEAM);
     t1.token = group.z;
     #pragma unroll
-    for(uint i = 0U; i < 4U; i++)
+    for(uint i = 0U; i < 2U; i++)
     {
         t1.sums[i] = 0.0;
     }
     #pragma unroll
-    for(uint r = 0U; r < 2U; r++)
+    for(uint r = 0U; r < 1U; r++)
     {
-        if(!Team_has(0U, r))
-        {
-            continue;
-        }
         uint t3 = args->rows;
         uint t4 = min(t1.row + r, args->rows - 1U);
         t1.bias[r] = 0.0;
@@ -170,6 +144,8 @@ Team Team_make(const MatvecArgs constant* args, uint3 group, uint thread_1)
     return t1;
 }
 
+constant uint fc_GATED [[function_constant(2)]];
+constant bool GATED = is_function_constant_defined(fc_GATED) ? fc_GATED != 0U : false;
 uchar device* Team_weights(const Team thread* self, const MatvecArgs constant* args, uint matrix_1, uint r)
 {
     uchar device* w = matrix_1 == 0U ? args->w : args->up;
@@ -214,18 +190,14 @@ array<float4, 4> load_x(float device* x, uint columns)
     return loaded;
 }
 
-float4 unpack_int8(uint word)
-{
-    return float4(int4(int(word << 24U), int(word << 16U), int(word << 8U), int(word)) >> (uint4(24U)));
-}
-
 array<float4, 4> to_floats(const Quants thread* quants)
 {
     array<float4, 4> w;
     #pragma unroll
     for(uint i = 0U; i < 4U; i++)
     {
-        w[i] = float4(quants->scale) * unpack_int8(quants->q[i]) - float4(quants->min);
+        float4 t1 = float4(as_type<char4>(quants->q[i]));
+        w[i] = float4(quants->scale) * t1 - float4(quants->min);
     }
     return w;
 }
@@ -238,7 +210,7 @@ array<float4, 4> Q4_K_weights(const Q4_K_Bits thread* bits, uint unit, uint grou
 
 uint Team_place(uint matrix_1, uint r, uint t)
 {
-    return matrix_1 * 2U + r + t;
+    return matrix_1 + r + t;
 }
 
 struct EntryPointParams
@@ -280,25 +252,21 @@ float team_sum(float value, uint thread_1, KernelContext thread* kernelContext)
     return sum_1;
 }
 
-void finish(const MatvecArgs constant* args, Team thread* team, uint thread_1, float scale, KernelContext thread* kernelContext)
+void finish(const MatvecArgs constant* args, Team thread* team, uint thread_1, float scale_1, KernelContext thread* kernelContext)
 {
     #pragma unroll
-    for(uint r = 0U; r < 2U; r++)
+    for(uint r = 0U; r < 1U; r++)
     {
-        if(!Team_has(0U, r))
-        {
-            continue;
-        }
         #pragma unroll
         for(uint t = 0U; t < 1U; t++)
         {
             float t1 = team_sum(team->sums[Team_place(0U, r, t)], thread_1, kernelContext);
-            float sum = scale * t1;
+            float sum = scale_1 * t1;
             float sum_1;
             if(GATED)
             {
                 float t2 = team_sum(team->sums[Team_place(1U, r, t)], thread_1, kernelContext);
-                sum_1 = sum / (1.0 + exp(- sum)) * (scale * t2);
+                sum_1 = sum / (1.0 + exp(- sum)) * (scale_1 * t2);
             }
             else
             {
@@ -329,19 +297,20 @@ void finish(const MatvecArgs constant* args, Team thread* team, uint thread_1, f
     uint units = given->args.columns / 32U;
     for(uint unit = team.lane; unit < units; unit += TEAM)
     {
-        array<Q4_K_Bits, 4> bits;
+        array<Q4_K_Bits, 2> bits;
         #pragma unroll
         for(uint m = 0U; m < 2U; m++)
         {
             #pragma unroll
-            for(uint r = 0U; r < 2U; r++)
+            for(uint r = 0U; r < 1U; r++)
             {
-                if(Team_has(m, r))
+                bool t2 = m == 0U || GATED;
+                if(t2)
                 {
-                    Team t2 = team;
-                    uchar device* t3 = Team_weights(&t2, &given->args, m, r);
-                    Q4_K_Bits t4 = Q4_K_fetch(t3, unit);
-                    bits[m * 2U + r] = t4;
+                    Team t3 = team;
+                    uchar device* t4 = Team_weights(&t3, &given->args, m, r);
+                    Q4_K_Bits t5 = Q4_K_fetch(t4, unit);
+                    bits[m + r] = t5;
                 }
             }
         }
@@ -352,21 +321,22 @@ void finish(const MatvecArgs constant* args, Team thread* team, uint thread_1, f
             #pragma unroll
             for(uint t = 0U; t < 1U; t++)
             {
-                Team t5 = team;
-                uint t6 = Team_activations(&t5, &given->args, t);
-                array<float4, 4> t7 = load_x(t1 + t6 + Q4_K_column(unit, g), given->args.columns);
-                loaded[t] = t7;
+                Team t6 = team;
+                uint t7 = Team_activations(&t6, &given->args, t);
+                array<float4, 4> t8 = load_x(t1 + t7 + Q4_K_column(unit, g), given->args.columns);
+                loaded[t] = t8;
             }
             #pragma unroll
             for(uint m_1 = 0U; m_1 < 2U; m_1++)
             {
                 #pragma unroll
-                for(uint r = 0U; r < 2U; r++)
+                for(uint r = 0U; r < 1U; r++)
                 {
-                    if(Team_has(m_1, r))
+                    bool t2 = m_1 == 0U || GATED;
+                    if(t2)
                     {
-                        Q4_K_Bits t8 = bits[m_1 * 2U + r];
-                        array<float4, 4> t9 = Q4_K_weights(&t8, unit, g);
+                        Q4_K_Bits t9 = bits[m_1 + r];
+                        array<float4, 4> t10 = Q4_K_weights(&t9, unit, g);
                         #pragma unroll
                         for(uint t_1 = 0U; t_1 < 1U; t_1++)
                         {
@@ -374,7 +344,7 @@ void finish(const MatvecArgs constant* args, Team thread* team, uint thread_1, f
                             #pragma unroll
                             for(uint i = 0U; i < 4U; i++)
                             {
-                                sum = sum + dot(t9[i], loaded[t_1][i]);
+                                sum = sum + dot(t10[i], loaded[t_1][i]);
                             }
                             team.sums[Team_place(m_1, r, t_1)] = team.sums[Team_place(m_1, r, t_1)] + sum;
                         }

@@ -1,6 +1,7 @@
 // entry multiply_peak, threads 128 1 1
 #include <metal_stdlib>
 using namespace metal;
+#pragma clang fp contract(fast)
 struct MultiplyPeakArgs
 {
     float device* made;

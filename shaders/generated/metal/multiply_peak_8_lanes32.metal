@@ -1,6 +1,7 @@
 // entry multiply_peak, threads 128 1 1
 #include <metal_stdlib>
 using namespace metal;
+#pragma clang fp contract(fast)
 #include <metal_simdgroup_matrix>
 template<typename T, int Cols, int Rows, typename V>
 void _slang_simdgroup_fill(thread simdgroup_matrix<T, Cols, Rows>* dest, V val) {
@@ -60,11 +61,11 @@ struct EntryPointParams
     _slang_simdgroup_fill((&t1), (half(given->args.scale)));
     simdgroup_matrix<half, 8, 8> t2;
     _slang_simdgroup_fill((&t2), (half(- given->args.scale)));
-    array<simdgroup_matrix<half, 8, 8>, 2> t3 = { t1, t2 };
+    simdgroup_matrix<half, 8, 8> t3[2] = { t1, t2 };
     simdgroup_matrix<half, 8, 8> t4;
     _slang_simdgroup_fill((&t4), (half(given->args.scale)));
     simdgroup_matrix<half, 8, 8> t5 = t4;
-    array<simdgroup_matrix<float, 8, 8>, 8> sums;
+    simdgroup_matrix<float, 8, 8> sums[8];
     #pragma unroll
     for(uint i = 0U; i < 8U; i++)
     {

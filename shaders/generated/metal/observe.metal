@@ -1,6 +1,7 @@
 // entry observe, threads 64 1 1
 #include <metal_stdlib>
 using namespace metal;
+#pragma clang fp contract(fast)
 struct Step
 {
     uint past;

@@ -1,6 +1,7 @@
 // entry read_memory, threads 256 1 1
 #include <metal_stdlib>
 using namespace metal;
+#pragma clang fp contract(fast)
 struct ReadMemoryArgs
 {
     uchar device* memory;
@@ -31,7 +32,7 @@ struct EntryPointParams
         #pragma unroll
         for(uint k_1 = 0U; k_1 < 4U; k_1++)
         {
-            all = all ^ select(t2, loaded[k_1], (i + k_1 * t1) < (given->args.count));
+            all = all ^ (((i + k_1 * t1) < (given->args.count)) ? (loaded[k_1]) : t2);
         }
     }
     uint folded = (((all.x) ^ (all.y)) ^ (all.z)) ^ (all.w);

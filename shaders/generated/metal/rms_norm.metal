@@ -1,6 +1,7 @@
 // entry rms_norm, threads constant 0
 #include <metal_stdlib>
 using namespace metal;
+#pragma clang fp contract(fast)
 constant uint fc_HALVES [[function_constant(2)]];
 constant uint HALVES = is_function_constant_defined(fc_HALVES) ? fc_HALVES : 0U;
 constant uint fc_QUANTS [[function_constant(1)]];
@@ -9,13 +10,23 @@ float4 load_columns(float device* row, uint i, uint columns)
 {
     if((columns & 3U) == 0U)
     {
-        return (*(const device float4*)(row + 4U * i));
+        float4 _S1 = ((*(const device float4*)((row + 4U * i))));
+        return _S1;
     }
     float4 loaded = float4(0.0);
-    uint t1 = 4U * i;
-    for(uint k = 0U; k < (min(4U, columns - t1)); k++)
+    uint k = 0U;
+    for(;;)
     {
-        loaded[k] = *(row + (t1 + k));
+        uint _S2 = 4U * i;
+        if(k < (min(4U, columns - _S2)))
+        {
+        }
+        else
+        {
+            break;
+        }
+        loaded[k] = *(row + (_S2 + k));
+        k = k + 1U;
     }
     return loaded;
 }
@@ -64,24 +75,24 @@ float workgroup_sum_once(float value, uint thread_1, uint threads, KernelContext
     threadgroup_barrier(mem_flags::mem_threadgroup);
     float all = 0.0;
     uint t3 = threads / t1;
-    for(uint i = thread_1 % t1; i < t3; i += t1)
+    for(uint i_1 = thread_1 % t1; i_1 < t3; i_1 += t1)
     {
-        all = all + (*kernelContext->sums_of_subgroups)[i];
+        all = all + (*kernelContext->sums_of_subgroups)[i_1];
     }
     return simd_sum(all);
 }
 
-void store_columns(float device* row, uint i, uint columns, float4 values)
+void store_columns(float device* row_1, uint i_1, uint columns_1, float4 values)
 {
-    if((columns & 3U) == 0U)
+    if((columns_1 & 3U) == 0U)
     {
-        *(device float4*)(row + 4U * i) = (values);
+        *(device float4*)(row_1 + 4U * i_1) = (values);
         return;
     }
-    uint t1 = 4U * i;
-    for(uint k = 0U; k < (min(4U, columns - t1)); k++)
+    uint t1 = 4U * i_1;
+    for(uint k_1 = 0U; k_1 < (min(4U, columns_1 - t1)); k_1++)
     {
-        *(row + (t1 + k)) = values[k];
+        *(row_1 + (t1 + k_1)) = values[k_1];
     }
 }
 
@@ -91,11 +102,11 @@ struct Int8Activations
     array<uchar device*, 2> halves;
 };
 
-Int8Activations Int8Activations_make(uchar device* made, uint tokens, uint columns)
+Int8Activations Int8Activations_make(uchar device* made, uint tokens, uint columns_1)
 {
     Int8Activations t1;
     t1.quants = made;
-    ulong t2 = ulong(tokens) * ulong(columns);
+    ulong t2 = ulong(tokens) * ulong(columns_1);
     uchar device* t3 = made + t2;
     t1.halves[0] = t3;
     t1.halves[1] = t3 + t2 / 4ULL;
@@ -107,12 +118,12 @@ void Int8Activations_store(const Int8Activations thread* self, uint first, float
     float4 size = abs(x_1);
     float most = max(max(size.x, size.y), max(size.z, size.w));
     #pragma unroll
-    for(uint i = 1U; i < 8U; i *= 2U)
+    for(uint i_1 = 1U; i_1 < 8U; i_1 *= 2U)
     {
-        float t1 = simd_shuffle((most), ushort(int((kernelContext->simd_lane) ^ i)));
+        float t1 = simd_shuffle((most), ushort(int((kernelContext->simd_lane) ^ i_1)));
         most = max(most, t1);
     }
-    int4 t2 = int4(rint(x_1 * float4(select(0.0, 127.0 / most, most > 0.0))));
+    int4 t2 = int4(rint(x_1 * float4((most > 0.0) ? (127.0 / most) : 0.0)));
     int sum = t2.x + t2.y + t2.z + t2.w;
     int sum_1 = sum + (simd_shuffle((sum), ushort(int((kernelContext->simd_lane) ^ 1U))));
     int sum_2 = sum_1 + (simd_shuffle((sum_1), ushort(int((kernelContext->simd_lane) ^ 2U))));
@@ -159,28 +170,28 @@ uint2 pack_halves(float4 v)
     }
     float t2 = dot(kept, kept);
     float sum = t2;
-    for(uint i = thread_index + THREADS; (4U * i) < (given->args.width); i += THREADS)
+    for(uint i_1 = thread_index + THREADS; (4U * i_1) < (given->args.width); i_1 += THREADS)
     {
-        float4 x_1 = load_columns(given->args.x + first, i, given->args.width);
+        float4 x_1 = load_columns(given->args.x + first, i_1, given->args.width);
         sum = sum + dot(x_1, x_1);
     }
     float t3 = workgroup_sum_once(sum, thread_index, THREADS, &kernelContext);
     float t4 = 1.0 / sqrt(t3 / float(given->args.width) + given->args.epsilon);
-    uint i = thread_index;
+    uint i_1 = thread_index;
     for(;;)
     {
-        uint t5 = 4U * i;
+        uint t5 = 4U * i_1;
         if(!(t5 < (given->args.width)))
         {
             break;
         }
-        if(i != thread_index)
+        if(i_1 != thread_index)
         {
-            kept = load_columns(given->args.x + first, i, given->args.width);
-            weight = load_columns(given->args.weight, i, given->args.width);
+            kept = load_columns(given->args.x + first, i_1, given->args.width);
+            weight = load_columns(given->args.weight, i_1, given->args.width);
         }
         float4 out = kept * float4(t4) * weight;
-        store_columns(given->args.out + first, i, given->args.width, out);
+        store_columns(given->args.out + first, i_1, given->args.width, out);
         if(QUANTS != 0U)
         {
             Int8Activations t6 = Int8Activations_make(given->args.quants, given->args.tokens, given->args.columns);
@@ -194,7 +205,7 @@ uint2 pack_halves(float4 v)
             uint2 t10 = pack_halves(out);
             *(device uint2*)(t9) = (t10);
         }
-        i = i + THREADS;
+        i_1 = i_1 + THREADS;
     }
 }
 

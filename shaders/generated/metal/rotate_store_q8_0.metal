@@ -1,6 +1,7 @@
 // entry rotate_store, threads constant 0
 #include <metal_stdlib>
 using namespace metal;
+#pragma clang fp contract(fast)
 constant uint fc_HEAD_DIM [[function_constant(1)]];
 constant uint HEAD_DIM = is_function_constant_defined(fc_HEAD_DIM) ? fc_HEAD_DIM : 128U;
 constant uint fc_INTERLEAVED [[function_constant(2)]];
@@ -11,17 +12,32 @@ constant uint fc_SCALED [[function_constant(5)]];
 constant bool SCALED = is_function_constant_defined(fc_SCALED) ? fc_SCALED != 0U : false;
 float2 turn(float angle)
 {
-    uint bits = as_type<uint>(angle);
+    uint bits = (as_type<uint>((angle)));
     uint mantissa = (bits & 8388607U) | 8388608U;
-    uint t1 = min(150U - min(bits >> 23U, 150U), 63U);
-    uint2 scaled = t1 == 0U ? uint2(683565275U, 2475754826U) : (t1 < 32U ? uint2(683565275U >> t1, (2475754826U >> t1) | (683565275U << (32U - t1))) : uint2(0U, 683565275U >> (t1 - 32U)));
+    uint _S1 = min(150U - min(bits >> 23U, 150U), 63U);
+    uint2 scaled;
+    if(_S1 == 0U)
+    {
+        scaled = uint2(683565275U, 2475754826U);
+    }
+    else
+    {
+        if(_S1 < 32U)
+        {
+            scaled = uint2(683565275U >> _S1, (2475754826U >> _S1) | (683565275U << (32U - _S1)));
+        }
+        else
+        {
+            scaled = uint2(0U, 683565275U >> (_S1 - 32U));
+        }
+    }
     uint low = (scaled.y) >> 16U;
     uint turns = mantissa * scaled.x + (((mantissa >> 12U) * low) >> 4U) + (((mantissa & 4095U) * low) >> 16U);
     uint quarter = (turns + 536870912U) >> 30U;
-    float x_1 = float(int(turns - (quarter << 30U))) * 1.46291811997656396e-09;
-    float y_1 = x_1 * x_1;
-    float s = x_1 * (1.0 + y_1 * (-0.1666666716337204 + y_1 * (0.00833333376795053 + y_1 * (-0.0001984127011383 + y_1 * 2.75573188446287531e-06))));
-    float c = 1.0 + y_1 * (-0.5 + y_1 * (0.0416666679084301 + y_1 * (-0.00138888892251998 + y_1 * 0.00002480158764229)));
+    float x = float(int(turns - (quarter << 30U))) * 1.46291811997656396e-09;
+    float y = x * x;
+    float s = x * (1.0 + y * (-0.1666666716337204 + y * (0.00833333376795053 + y * (-0.0001984127011383 + y * 2.75573188446287531e-06))));
+    float c = 1.0 + y * (-0.5 + y * (0.0416666679084301 + y * (-0.00138888892251998 + y * 0.00002480158764229)));
     float c_1;
     float s_1;
     if((quarter & 1U) != 0U)
@@ -34,7 +50,16 @@ float2 turn(float angle)
         c_1 = c;
         s_1 = s;
     }
-    return (quarter & 2U) != 0U ? float2(- c_1, - s_1) : float2(c_1, s_1);
+    float2 _S2;
+    if((quarter & 2U) != 0U)
+    {
+        _S2 = float2(- c_1, - s_1);
+    }
+    else
+    {
+        _S2 = float2(c_1, s_1);
+    }
+    return _S2;
 }
 
 constant uint fc_EACH [[function_constant(6)]];

@@ -1,6 +1,7 @@
 // entry sample_token, threads constant 0
 #include <metal_stdlib>
 using namespace metal;
+#pragma clang fp contract(fast)
 constant uint fc_THREADS [[function_constant(0)]];
 constant uint THREADS = is_function_constant_defined(fc_THREADS) ? fc_THREADS : 256U;
 struct Step
@@ -462,14 +463,14 @@ uint workgroup_sum_before(uint value, uint thread_1, uint threads, KernelContext
     return simd_sum(earlier) + before;
 }
 
-uint wanted_of(float top_p)
+uint wanted_of(float top_p_1)
 {
-    return max(1U, uint(ceil(top_p * 1.073741824e+09)));
+    return max(1U, uint(ceil(top_p_1 * 1.073741824e+09)));
 }
 
-uint Kept_lowest_of(const Kept thread* self, float min_p)
+uint Kept_lowest_of(const Kept thread* self, float min_p_1)
 {
-    return min(self->best, key_of(logit_of(self->best) + log(min_p)));
+    return min(self->best, key_of(logit_of(self->best) + log(min_p_1)));
 }
 
 uint Kept_winner(const Kept thread* self, uint score, uint token, KernelContext thread* kernelContext)
@@ -667,8 +668,8 @@ uint Kept_draw(const Kept thread* self, const Step thread* step, KernelContext t
 uint Kept_next(Kept thread* self, const Step thread* step, KernelContext thread* kernelContext)
 {
     uint t1 = step->top_k;
-    bool top_k = 0U < (step->top_k) && t1 < ((&self->args)->vocab);
-    if(top_k && t1 <= (min(self->chunks, THREADS)))
+    bool top_k_1 = 0U < (step->top_k) && t1 < ((&self->args)->vocab);
+    if(top_k_1 && t1 <= (min(self->chunks, THREADS)))
     {
         Kept t2 = *self;
         uint t3 = Kept_reached_by(&t2, t1, kernelContext);
@@ -683,7 +684,7 @@ uint Kept_next(Kept thread* self, const Step thread* step, KernelContext thread*
     }
     else
     {
-        if(top_k)
+        if(top_k_1)
         {
             Kept_keep(self, t1, 0.0, 0U, kernelContext);
         }
@@ -692,10 +693,10 @@ uint Kept_next(Kept thread* self, const Step thread* step, KernelContext thread*
     bool t8 = (step->top_p) < 1.0;
     if(!(t8))
     {
-        top_k = false;
+        top_k_1 = false;
     }
     float all;
-    if(top_k)
+    if(top_k_1)
     {
         Kept t9 = *self;
         all = Kept_total(&t9, kernelContext);

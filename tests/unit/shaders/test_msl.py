@@ -120,3 +120,22 @@ def test_names_lose_their_numbers_where_one_is_meant() -> None:
         "    uint row = args_1.rows;\n    uint row_1 = twice(row) + (row);\n"
         "    uint t1 = g(row, row_1);\n    h(t1, args->thread_1, 3);\n}\n\n"
     )
+
+
+def test_select_is_a_choice_by_a_scalar() -> None:
+    chosen = "select(a_0, select(0U, g(b_0, 1U), c_0), d_0 < 2U)"
+    source = f"uint4 f_0(bool c_0)\n{{\n    return {chosen};\n}}\n"
+    assert "return (d < 2U) ? (c ? (g(b, 1U)) : 0U) : a;" in readable(source)
+
+
+def test_matrices_are_in_plain_arrays_and_products_may_be_fused_with_sums() -> None:
+    source = (
+        "#include <metal_stdlib>\n#include <metal_math>\nusing namespace metal;\n\n"
+        "void f_0()\n{\n    thread array<simdgroup_matrix<half, int(8), int(8)>, int(2)> a_0;\n"
+        "    thread array<array<simdgroup_matrix<float, int(8), int(8)>, int(4)>, int(2)> s_0;\n}\n"
+    )
+    assert readable(source) == (
+        "#include <metal_stdlib>\nusing namespace metal;\n#pragma clang fp contract(fast)\n"
+        "void f()\n{\n    simdgroup_matrix<half, 8, 8> a[2];\n"
+        "    simdgroup_matrix<float, 8, 8> s[2][4];\n}\n\n"
+    )
