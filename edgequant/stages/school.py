@@ -120,18 +120,21 @@ class School:
         work = 2 * len(self._chunks) + self._course.passes * len(self.taught)
         self._progress.begin("tune", len(self._stretches) * work, "chunks")
         for nodes in self._stretches:
-            last = nodes is self._stretches[-1]
-            lesson = Lesson(
-                nodes, self._ours, self._theirs, self._free, len(self._chunks[0]), last=last
-            )
-            with np.errstate(invalid="ignore", over="ignore"):
-                if last:
-                    self._finish(lesson, _name(nodes))
-                else:
-                    self._take(lesson, _name(nodes))
-            self.data |= lesson.data()
-            self.changed += lesson.changed()
+            with np.errstate(invalid="ignore", over="ignore"):  # it shows in the error of a step
+                self._study(nodes)
         self._progress.end()
+
+    def _study(self, nodes: tuple[Node, ...]) -> None:
+        last = nodes is self._stretches[-1]
+        lesson = Lesson(
+            nodes, self._ours, self._theirs, self._free, len(self._chunks[0]), last=last
+        )
+        if last:
+            self._finish(lesson, _name(nodes))
+        else:
+            self._take(lesson, _name(nodes))
+        self.data |= lesson.data()
+        self.changed += lesson.changed()
 
     def _take(self, lesson: Lesson, name: str) -> None:
         """Take a lesson whose output the next one reads."""
@@ -238,7 +241,8 @@ def _check_formats(file: GGUFFile, free: frozenset[str]) -> None:
 
 
 def _check_memory(file: GGUFFile, found: Sequence[Sequence[Node]], tokens: int) -> None:
-    columns = max(info.columns for info in file.tensors.values() if len(info.shape) == 1)
+    columns = found[0][-1].output.shape[-1]
+    assert isinstance(columns, int)  # of the stream; only the first axis can be unknown
     stretch = max(
         sum(file.tensors[name].weights for node in nodes for name in node.weights)
         for nodes in found
