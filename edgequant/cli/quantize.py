@@ -12,6 +12,7 @@ from rich.table import Table
 from edgequant.cli import options, report_files
 from edgequant.cli.console import table_console
 from edgequant.cli.plan_table import plan_table
+from edgequant.cli.tune import show_tuning
 from edgequant.cli.words import size, visible
 from edgequant.formats import Effort
 from edgequant.model.overrides import read_overrides
@@ -19,6 +20,7 @@ from edgequant.model.recipes import RECIPES
 from edgequant.stages.quantize import quantize
 from edgequant.stages.quantize_plan import Wish
 from edgequant.stages.quantize_report import QuantizeReport
+from edgequant.stages.quantize_tuned import quantize_tuned
 
 _WORST = 5  # tensors shown
 
@@ -74,6 +76,15 @@ _WORST = 5  # tensors shown
     "--resume", is_flag=True,
     help="Keep what is finished if the run is cut short, and go on from what was kept.",
 )  # fmt: skip
+@click.option(
+    "--tune", "tuned", is_flag=True,
+    help="Tune it too, as edgequant tune does, with MODEL.gguf as the reference.",
+)  # fmt: skip
+@click.option(
+    "--tune-text", "texts", multiple=True, type=options.path, metavar="TEXT",
+    help="With --tune: a UTF-8 text file; may be given several times. Left out, the texts that are "
+    "shipped.",
+)  # fmt: skip
 @report_files.option
 @click.option("--dry-run", is_flag=True, help="Show types and sizes, and write nothing.")
 @options.force
@@ -97,6 +108,8 @@ def command(
     strict: bool,
     part_nbytes: int | None,
     resume: bool,
+    tuned: bool,
+    texts: tuple[Path, ...],
     report_file: Path | None,
     dry_run: bool,
     force: bool,
@@ -111,26 +124,42 @@ def command(
         raise click.UsageError("Missing option '-o' / '--output'.")
     if sum(goal is not None for goal in (type, target_size, target_bpw)) != 1:
         raise click.UsageError("Give one of --type, --target-size and --target-bpw.")
+    if texts and not tuned:
+        raise click.UsageError("--tune-text needs --tune.")
+    if tuned and (dry_run or resume or part_nbytes is not None):
+        raise click.UsageError("--tune goes with none of --dry-run, --resume, --split-max-size.")
     overrides = read_overrides(
         pure=pure, output=output_type, embedding=embedding_type, patterns=patterns,
         keep_output=keep_output, among=target_formats,
     )  # fmt: skip
     wish = Wish(type, target_size, target_bpw, overrides, allow_requantize, strict)
     if report_file is not None:
-        others = [path for path in (model, output, imatrix) if path is not None]
+        others = [path for path in (model, output, imatrix, *texts) if path is not None]
         report_files.check_report(report_file, force=force, others=others)
+    tuning = None
     with options.shown_progress(quiet) as progress:
-        report = quantize(
-            model, output, type=wish, imatrix=imatrix, effort=Effort(effort), threads=threads,
-            force=force, dry_run=dry_run, part_nbytes=part_nbytes, resume=resume,
-            progress=progress,
-        )  # fmt: skip
+        if tuned and output is not None:
+            report, tuning = quantize_tuned(
+                model, output, type=wish, texts=texts, imatrix=imatrix, effort=Effort(effort),
+                threads=threads, force=force, progress=progress,
+            )  # fmt: skip
+        else:
+            report = quantize(
+                model, output, type=wish, imatrix=imatrix, effort=Effort(effort), threads=threads,
+                force=force, dry_run=dry_run, part_nbytes=part_nbytes, resume=resume,
+                progress=progress,
+            )  # fmt: skip
     if report_file is not None:
         report_files.write_report(report_file, report, model.name)
     if as_json:
-        options.print_json(asdict(report) | {"output": None if output is None else str(output)})
+        fields = asdict(report) | {"output": None if output is None else str(output)}
+        if tuning is not None:
+            fields["tuning"] = asdict(tuning) | {"output": str(output)}
+        options.print_json(fields)
     elif not quiet:
         _show(table_console(), report, plan=dry_run or type is None)
+        if tuning is not None:
+            show_tuning(table_console(), tuning)
 
 
 def _show(console: Console, report: QuantizeReport, *, plan: bool) -> None:

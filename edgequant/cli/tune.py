@@ -4,10 +4,11 @@ from dataclasses import asdict
 from pathlib import Path
 
 import click
+from rich.console import Console
 
 from edgequant.cli import options
 from edgequant.cli.console import table_console
-from edgequant.cli.words import count
+from edgequant.cli.words import count, visible
 from edgequant.stages.school import Course
 from edgequant.stages.tune import TuneReport, tune
 
@@ -80,12 +81,13 @@ def command(
     if as_json:
         options.print_json(asdict(report) | {"output": str(report.output)})
     elif not quiet:
-        _show(report)
+        show_tuning(table_console(), report)
 
 
-def _show(report: TuneReport) -> None:
-    table_console().print(
-        f"{report.output}: KL {report.kl_before:.5f} -> {report.kl_after:.5f} on "
+def show_tuning(console: Console, report: TuneReport) -> None:
+    """Say what it did: the result on stdout, how on stderr."""
+    console.print(
+        f"{visible(str(report.output))}: KL {report.kl_before:.5f} -> {report.kl_after:.5f} on "
         f"{count(report.held_back, 'chunk')} held back; {count(report.tuned, 'tensor')} tuned, "
         f"{report.changed:.1%} of their weights changed",
         soft_wrap=True,
