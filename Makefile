@@ -21,7 +21,7 @@ NEWER_LAVAPIPE = .ci/newer-lavapipe $(BIN)/python -m pytest tests/parity -m "dev
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test setup check lint types unit parity device format shaders bench golden wheel clean
+.PHONY: help demo test setup check lint types unit parity device mutants format shaders bench golden wheel clean
 
 help: ## Print the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /	/' | expand -t 10
@@ -54,6 +54,9 @@ parity: ## The tests against llama.cpp, gguf-py, transformers and tokenizers
 
 device: ## The tests of kernels and of the host, on this machine's GPUs
 	$(BIN)/pytest tests/parity -m device
+
+mutants: ## How many changes of Metal's kernels the parity tests see; an hour
+	$(BIN)/python tests/metal_on_cpu/mutate.py
 
 format: ## Let ruff rewrite
 	$(BIN)/ruff check --fix .

@@ -190,13 +190,17 @@ def compile_library(
     Raises:
         ShaderError: the compiler's messages.
     """
-    path, kernels = _compiled(source, sanitize)
+    path, kernels = compiled(source, sanitize=sanitize)
     return Library(path, kernels, constants or {})
 
 
 @cache
-def _compiled(source: str, sanitize: bool) -> tuple[Path, tuple[str, ...]]:
-    """Return where a compiled source is, and its kernels."""
+def compiled(source: str, *, sanitize: bool) -> tuple[Path, tuple[str, ...]]:
+    """Return where a source lies compiled, and its kernels.
+
+    Raises:
+        ShaderError: the compiler's messages.
+    """
     try:
         translated = translate(source)
     except ValueError as error:

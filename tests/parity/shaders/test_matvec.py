@@ -1,5 +1,7 @@
 """Mat-vec of every format against NumPy, in float32 and with int8 activations."""
 
+from dataclasses import dataclass, replace
+
 import numpy as np
 import pytest
 from gpus import ON_VULKAN
@@ -7,7 +9,10 @@ from run_op import encoded, nmse, reference, run_op, without
 from shader_weights import FORMATS, lengths, random_weight
 
 from edgequant.device.protocol import Gpu
+from edgequant.graph.kernels import matvec
 from edgequant.graph.kernels.compiled import INTEGERS
+from edgequant.graph.kernels.linear import Linear
+from edgequant.graph.launch import Call, Launch
 from edgequant.graph.ops.fused_linear import FusedLinear
 
 pytestmark = pytest.mark.device
@@ -72,6 +77,39 @@ def check_rows_and_epilogues(gpu: Gpu, rows: int, exact: bool, rng: np.random.Ge
             ran = run_op(gpu, op, inputs, weights, limits=limits, exact=exact)
             bound = CANCELLED if rows == 1 else FLOAT
             assert nmse(ran.out, reference(op, seen, weights).out) < bound
+
+
+@dataclass(frozen=True)
+class Spread(FusedLinear):
+    """A FusedLinear that is spread over threads as told, in floats."""
+
+    tuning: matvec.Tuning | None = None
+
+    def launch(self, call: Call) -> tuple[Launch, ...]:
+        linear = Linear(self.columns, self.rows, self.bias, self.gated, self.residual)
+        return matvec.launches(replace(call, exact=True), linear, self.tuning)
+
+
+@pytest.mark.parametrize("fmt", ["Q4_K", "Q6_K", "F16"])
+@pytest.mark.parametrize(("subgroups", "team"), [(1, 1), (4, 1), (4, 2), (4, 4)])
+def test_spreads(gpu: Gpu, fmt: str, subgroups: int, team: int, rng: np.random.Generator) -> None:
+    """Whatever a tuning chooses: rows left over in a workgroup, several sums of a team."""
+    lanes, columns, rows = gpu.limits.subgroup, 768, 37
+    weights = [random_weight(fmt, rows, columns, rng) for _ in range(2)]
+    for tokens in (1, 5):
+        each = 2 if fmt in matvec.WIDE and tokens == 1 else 1
+        tuning = matvec.Tuning(subgroups * lanes, team * lanes, each)
+        x = rng.standard_normal((tokens, columns), np.float32)
+        residual = rng.standard_normal((tokens, rows), np.float32)
+        bias = encoded(rng.standard_normal(rows, np.float32))
+        plain = Spread(columns, rows, bias=True, residual=True, tuning=tuning)
+        gated = Spread(columns, rows, gated=True, tuning=tuning)
+        for op, inputs, given in (
+            (plain, [x, residual], [weights[0], bias]),
+            (gated, [x], weights),
+        ):
+            ran = run_op(gpu, op, inputs, given)
+            assert nmse(ran.out, reference(op, inputs, given).out) < 10 * FLOAT
 
 
 @ON_VULKAN
