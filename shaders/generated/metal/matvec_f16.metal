@@ -6,14 +6,45 @@ constant uint fc_THREADS [[function_constant(0)]];
 constant uint THREADS = is_function_constant_defined(fc_THREADS) ? fc_THREADS : 128U;
 constant uint fc_TEAM [[function_constant(1)]];
 constant uint TEAM = is_function_constant_defined(fc_TEAM) ? fc_TEAM : 32U;
+constant uint fc_PAIRED [[function_constant(3)]];
+constant bool PAIRED = is_function_constant_defined(fc_PAIRED) ? fc_PAIRED != 0U : false;
+uint Team_rows()
+{
+    int _S1;
+    if(PAIRED)
+    {
+        _S1 = 2;
+    }
+    else
+    {
+        _S1 = 1;
+    }
+    return uint(_S1);
+}
+
+uint Team_place_of(uint thread_1)
+{
+    uint t1 = thread_1 / TEAM;
+    return t1 * Team_rows();
+}
+
+constant uint fc_GATED [[function_constant(2)]];
+constant bool GATED = is_function_constant_defined(fc_GATED) ? fc_GATED != 0U : false;
+bool Team_has(uint matrix_1, uint r)
+{
+    bool t1 = matrix_1 == 0U || GATED;
+    t1 = t1 && (r == 0U || PAIRED);
+    return t1;
+}
+
 struct Team
 {
     uint lane;
     uint row;
     uint token;
-    array<float, 2> sums;
-    array<float, 1> bias;
-    array<float, 1> residual;
+    array<float, 4> sums;
+    array<float, 2> bias;
+    array<float, 2> residual;
 };
 
 struct MatvecArgs
@@ -41,17 +72,21 @@ Team Team_make(const MatvecArgs constant* args, uint3 group, uint thread_1)
 {
     Team t1;
     t1.lane = thread_1 % TEAM;
-    uint t2 = (group.y * 32768U + group.x) * (THREADS / TEAM);
-    t1.row = t2 + (thread_1 / TEAM);
+    uint t2 = (group.y * 32768U + group.x) * (THREADS / TEAM) * Team_rows();
+    t1.row = t2 + Team_place_of(thread_1);
     t1.token = group.z;
     #pragma unroll
-    for(uint i = 0U; i < 2U; i++)
+    for(uint i = 0U; i < 4U; i++)
     {
         t1.sums[i] = 0.0;
     }
     #pragma unroll
-    for(uint r = 0U; r < 1U; r++)
+    for(uint r = 0U; r < 2U; r++)
     {
+        if(!Team_has(0U, r))
+        {
+            continue;
+        }
         uint t3 = args->rows;
         uint t4 = min(t1.row + r, args->rows - 1U);
         t1.bias[r] = 0.0;
@@ -72,8 +107,6 @@ Team Team_make(const MatvecArgs constant* args, uint3 group, uint thread_1)
     return t1;
 }
 
-constant uint fc_GATED [[function_constant(2)]];
-constant bool GATED = is_function_constant_defined(fc_GATED) ? fc_GATED != 0U : false;
 uchar device* Team_weights(const Team thread* self, const MatvecArgs constant* args, uint matrix_1, uint r)
 {
     uchar device* w = matrix_1 == 0U ? args->w : args->up;
@@ -108,11 +141,11 @@ struct F16_Bits
     array<uint4, 2> v;
 };
 
-F16_Bits F16_fetch(uchar device* row_1, uint unit)
+F16_Bits F16_fetch(uchar device* row, uint unit)
 {
     F16_Bits bits;
-    uchar device* t1 = row_1 + unit * 32U;
-    if((uint((ulong)row_1) & 15U) == 0U)
+    uchar device* t1 = row + unit * 32U;
+    if((uint((ulong)row) & 15U) == 0U)
     {
         #pragma unroll
         for(uint i = 0U; i < 2U; i++)
@@ -180,7 +213,7 @@ array<float4, 4> F16_weights(const F16_Bits thread* bits, uint unit, uint group)
 
 uint Team_place(uint matrix_1, uint r, uint t)
 {
-    return matrix_1 + r + t;
+    return matrix_1 * 2U + r + t;
 }
 
 uint load2(uchar device* p)
@@ -194,9 +227,9 @@ float load_half(uchar device* p)
     return as_type<half>((ushort)(t1));
 }
 
-float F16_weight(uchar device* row_1, uint column)
+float F16_weight(uchar device* row, uint column)
 {
-    return load_half(row_1 + column * 2U);
+    return load_half(row + column * 2U);
 }
 
 struct EntryPointParams
@@ -241,8 +274,12 @@ float team_sum(float value, uint thread_1, KernelContext thread* kernelContext)
 void finish(const MatvecArgs constant* args, Team thread* team, uint thread_1, float scale, KernelContext thread* kernelContext)
 {
     #pragma unroll
-    for(uint r = 0U; r < 1U; r++)
+    for(uint r = 0U; r < 2U; r++)
     {
+        if(!Team_has(0U, r))
+        {
+            continue;
+        }
         #pragma unroll
         for(uint t = 0U; t < 1U; t++)
         {
@@ -260,12 +297,12 @@ void finish(const MatvecArgs constant* args, Team thread* team, uint thread_1, f
             }
             float sum_2 = sum_1 + (team->bias[r] + team->residual[r + t]);
             team->sums[Team_place(0U, r, t)] = sum_2;
-            uint row_1 = team->row + r;
-            uint token_1 = team->token + t;
-            bool t3 = (team->lane) == 0U && row_1 < (args->rows);
-            if(t3 && token_1 < (args->tokens))
+            uint row = team->row + r;
+            uint token = team->token + t;
+            bool t3 = (team->lane) == 0U && row < (args->rows);
+            if(t3 && token < (args->tokens))
             {
-                *(args->y + (token_1 * args->rows + row_1)) = sum_2;
+                *(args->y + (token * args->rows + row)) = sum_2;
             }
         }
     }
@@ -283,20 +320,19 @@ void finish(const MatvecArgs constant* args, Team thread* team, uint thread_1, f
     uint units = given->args.columns / 16U;
     for(uint unit = team.lane; unit < units; unit += TEAM)
     {
-        array<F16_Bits, 2> bits;
+        array<F16_Bits, 4> bits;
         #pragma unroll
         for(uint m = 0U; m < 2U; m++)
         {
             #pragma unroll
-            for(uint r = 0U; r < 1U; r++)
+            for(uint r = 0U; r < 2U; r++)
             {
-                bool t2 = m == 0U || GATED;
-                if(t2)
+                if(Team_has(m, r))
                 {
-                    Team t3 = team;
-                    uchar device* t4 = Team_weights(&t3, &given->args, m, r);
-                    F16_Bits t5 = F16_fetch(t4, unit);
-                    bits[m + r] = t5;
+                    Team t2 = team;
+                    uchar device* t3 = Team_weights(&t2, &given->args, m, r);
+                    F16_Bits t4 = F16_fetch(t3, unit);
+                    bits[m * 2U + r] = t4;
                 }
             }
         }
@@ -307,22 +343,21 @@ void finish(const MatvecArgs constant* args, Team thread* team, uint thread_1, f
             #pragma unroll
             for(uint t = 0U; t < 1U; t++)
             {
-                Team t6 = team;
-                uint t7 = Team_activations(&t6, &given->args, t);
-                array<float4, 4> t8 = load_x(t1 + t7 + F16_column(unit, g), given->args.columns);
-                loaded[t] = t8;
+                Team t5 = team;
+                uint t6 = Team_activations(&t5, &given->args, t);
+                array<float4, 4> t7 = load_x(t1 + t6 + F16_column(unit, g), given->args.columns);
+                loaded[t] = t7;
             }
             #pragma unroll
             for(uint r = 0U; r < 2U; r++)
             {
                 #pragma unroll
-                for(uint r_1 = 0U; r_1 < 1U; r_1++)
+                for(uint r_1 = 0U; r_1 < 2U; r_1++)
                 {
-                    bool t2 = r == 0U || GATED;
-                    if(t2)
+                    if(Team_has(r, r_1))
                     {
-                        F16_Bits t9 = bits[r + r_1];
-                        array<float4, 4> t10 = F16_weights(&t9, unit, g);
+                        F16_Bits t8 = bits[r * 2U + r_1];
+                        array<float4, 4> t9 = F16_weights(&t8, unit, g);
                         #pragma unroll
                         for(uint t_1 = 0U; t_1 < 1U; t_1++)
                         {
@@ -330,7 +365,7 @@ void finish(const MatvecArgs constant* args, Team thread* team, uint thread_1, f
                             #pragma unroll
                             for(uint i = 0U; i < 4U; i++)
                             {
-                                sum = sum + dot(t10[i], loaded[t_1][i]);
+                                sum = sum + dot(t9[i], loaded[t_1][i]);
                             }
                             team.sums[Team_place(r, r_1, t_1)] = team.sums[Team_place(r, r_1, t_1)] + sum;
                         }
@@ -345,20 +380,19 @@ void finish(const MatvecArgs constant* args, Team thread* team, uint thread_1, f
         for(uint m = 0U; m < 2U; m++)
         {
             #pragma unroll
-            for(uint r = 0U; r < 1U; r++)
+            for(uint r = 0U; r < 2U; r++)
             {
-                bool t2 = m == 0U || GATED;
-                if(t2)
+                if(Team_has(m, r))
                 {
-                    Team t11 = team;
-                    uchar device* t12 = Team_weights(&t11, &given->args, m, r);
-                    float t13 = F16_weight(t12, g);
+                    Team t10 = team;
+                    uchar device* t11 = Team_weights(&t10, &given->args, m, r);
+                    float t12 = F16_weight(t11, g);
                     #pragma unroll
                     for(uint t = 0U; t < 1U; t++)
                     {
-                        Team t14 = team;
-                        uint t15 = Team_activations(&t14, &given->args, t);
-                        team.sums[Team_place(m, r, t)] = team.sums[Team_place(m, r, t)] + t13 * *(t1 + (t15 + g));
+                        Team t13 = team;
+                        uint t14 = Team_activations(&t13, &given->args, t);
+                        team.sums[Team_place(m, r, t)] = team.sums[Team_place(m, r, t)] + t12 * *(t1 + (t14 + g));
                     }
                 }
             }

@@ -62,14 +62,37 @@ constant uint fc_THREADS [[function_constant(0)]];
 constant uint THREADS = is_function_constant_defined(fc_THREADS) ? fc_THREADS : 128U;
 constant uint fc_TEAM [[function_constant(1)]];
 constant uint TEAM = is_function_constant_defined(fc_TEAM) ? fc_TEAM : 32U;
+constant uint fc_PAIRED [[function_constant(3)]];
+constant bool PAIRED = is_function_constant_defined(fc_PAIRED) ? fc_PAIRED != 0U : false;
+uint Team_rows()
+{
+    int t1 = PAIRED ? 2 : 1;
+    return uint(t1);
+}
+
+uint Team_place_of(uint thread_1)
+{
+    uint t1 = thread_1 / TEAM;
+    return t1 * Team_rows();
+}
+
+constant uint fc_GATED [[function_constant(2)]];
+constant bool GATED = is_function_constant_defined(fc_GATED) ? fc_GATED != 0U : false;
+bool Team_has(uint matrix_1, uint r)
+{
+    bool t1 = matrix_1 == 0U || GATED;
+    t1 = t1 && (r == 0U || PAIRED);
+    return t1;
+}
+
 struct Team
 {
     uint lane;
     uint row;
     uint token;
-    array<float, 2> sums;
-    array<float, 1> bias;
-    array<float, 1> residual;
+    array<float, 4> sums;
+    array<float, 2> bias;
+    array<float, 2> residual;
 };
 
 struct MatvecArgs
@@ -97,17 +120,21 @@ Team Team_make(const MatvecArgs constant* args, uint3 group, uint thread_1)
 {
     Team t1;
     t1.lane = thread_1 % TEAM;
-    uint t2 = (group.y * 32768U + group.x) * (THREADS / TEAM);
-    t1.row = t2 + (thread_1 / TEAM);
+    uint t2 = (group.y * 32768U + group.x) * (THREADS / TEAM) * Team_rows();
+    t1.row = t2 + Team_place_of(thread_1);
     t1.token = group.z;
     #pragma unroll
-    for(uint i = 0U; i < 2U; i++)
+    for(uint i = 0U; i < 4U; i++)
     {
         t1.sums[i] = 0.0;
     }
     #pragma unroll
-    for(uint r = 0U; r < 1U; r++)
+    for(uint r = 0U; r < 2U; r++)
     {
+        if(!Team_has(0U, r))
+        {
+            continue;
+        }
         uint t3 = args->rows;
         uint t4 = min(t1.row + r, args->rows - 1U);
         t1.bias[r] = 0.0;
@@ -128,8 +155,6 @@ Team Team_make(const MatvecArgs constant* args, uint3 group, uint thread_1)
     return t1;
 }
 
-constant uint fc_GATED [[function_constant(2)]];
-constant bool GATED = is_function_constant_defined(fc_GATED) ? fc_GATED != 0U : false;
 uchar device* Team_weights(const Team thread* self, const MatvecArgs constant* args, uint matrix_1, uint r)
 {
     uchar device* w = matrix_1 == 0U ? args->w : args->up;
@@ -222,7 +247,7 @@ array<float4, 4> Q4_0_weights(const Q4_0_Bits thread* bits, uint unit, uint grou
 
 uint Team_place(uint matrix_1, uint r, uint t)
 {
-    return matrix_1 + r + t;
+    return matrix_1 * 2U + r + t;
 }
 
 struct EntryPointParams
@@ -267,8 +292,12 @@ float team_sum(float value, uint thread_1, KernelContext thread* kernelContext)
 void finish(const MatvecArgs constant* args, Team thread* team, uint thread_1, float scale_1, KernelContext thread* kernelContext)
 {
     #pragma unroll
-    for(uint r = 0U; r < 1U; r++)
+    for(uint r = 0U; r < 2U; r++)
     {
+        if(!Team_has(0U, r))
+        {
+            continue;
+        }
         #pragma unroll
         for(uint t = 0U; t < 1U; t++)
         {
@@ -309,20 +338,19 @@ void finish(const MatvecArgs constant* args, Team thread* team, uint thread_1, f
     uint units = given->args.columns / 32U;
     for(uint unit = team.lane; unit < units; unit += TEAM)
     {
-        array<Q4_0_Bits, 2> bits;
+        array<Q4_0_Bits, 4> bits;
         #pragma unroll
         for(uint m = 0U; m < 2U; m++)
         {
             #pragma unroll
-            for(uint r = 0U; r < 1U; r++)
+            for(uint r = 0U; r < 2U; r++)
             {
-                bool t2 = m == 0U || GATED;
-                if(t2)
+                if(Team_has(m, r))
                 {
-                    Team t3 = team;
-                    uchar device* t4 = Team_weights(&t3, &given->args, m, r);
-                    Q4_0_Bits t5 = Q4_0_fetch(t4, unit);
-                    bits[m + r] = t5;
+                    Team t2 = team;
+                    uchar device* t3 = Team_weights(&t2, &given->args, m, r);
+                    Q4_0_Bits t4 = Q4_0_fetch(t3, unit);
+                    bits[m * 2U + r] = t4;
                 }
             }
         }
@@ -333,22 +361,21 @@ void finish(const MatvecArgs constant* args, Team thread* team, uint thread_1, f
             #pragma unroll
             for(uint t = 0U; t < 1U; t++)
             {
-                Team t6 = team;
-                uint t7 = Team_activations(&t6, &given->args, t);
-                array<float4, 4> t8 = load_x(t1 + t7 + Q4_0_column(unit, g), given->args.columns);
-                loaded[t] = t8;
+                Team t5 = team;
+                uint t6 = Team_activations(&t5, &given->args, t);
+                array<float4, 4> t7 = load_x(t1 + t6 + Q4_0_column(unit, g), given->args.columns);
+                loaded[t] = t7;
             }
             #pragma unroll
             for(uint m_1 = 0U; m_1 < 2U; m_1++)
             {
                 #pragma unroll
-                for(uint r = 0U; r < 1U; r++)
+                for(uint r = 0U; r < 2U; r++)
                 {
-                    bool t2 = m_1 == 0U || GATED;
-                    if(t2)
+                    if(Team_has(m_1, r))
                     {
-                        Q4_0_Bits t9 = bits[m_1 + r];
-                        array<float4, 4> t10 = Q4_0_weights(&t9, unit, g);
+                        Q4_0_Bits t8 = bits[m_1 * 2U + r];
+                        array<float4, 4> t9 = Q4_0_weights(&t8, unit, g);
                         #pragma unroll
                         for(uint t_1 = 0U; t_1 < 1U; t_1++)
                         {
@@ -356,7 +383,7 @@ void finish(const MatvecArgs constant* args, Team thread* team, uint thread_1, f
                             #pragma unroll
                             for(uint i = 0U; i < 4U; i++)
                             {
-                                sum = sum + dot(t10[i], loaded[t_1][i]);
+                                sum = sum + dot(t9[i], loaded[t_1][i]);
                             }
                             team.sums[Team_place(m_1, r, t_1)] = team.sums[Team_place(m_1, r, t_1)] + sum;
                         }

@@ -78,6 +78,29 @@ constant uint fc_THREADS [[function_constant(0)]];
 constant uint THREADS = is_function_constant_defined(fc_THREADS) ? fc_THREADS : 128U;
 constant uint fc_TEAM [[function_constant(1)]];
 constant uint TEAM = is_function_constant_defined(fc_TEAM) ? fc_TEAM : 32U;
+constant uint fc_PAIRED [[function_constant(3)]];
+constant bool PAIRED = is_function_constant_defined(fc_PAIRED) ? fc_PAIRED != 0U : false;
+uint Team_rows()
+{
+    int t1 = PAIRED ? 2 : 1;
+    return uint(t1);
+}
+
+uint Team_place_of(uint thread_1)
+{
+    uint t1 = thread_1 / TEAM;
+    return t1 * Team_rows();
+}
+
+constant uint fc_GATED [[function_constant(2)]];
+constant bool GATED = is_function_constant_defined(fc_GATED) ? fc_GATED != 0U : false;
+bool Team_has(uint matrix_1, uint r)
+{
+    bool t1 = matrix_1 == 0U || GATED;
+    t1 = t1 && (r == 0U || PAIRED);
+    return t1;
+}
+
 struct Team
 {
     uint lane;
@@ -113,8 +136,8 @@ Team Team_make(const MatvecArgs constant* args, uint3 group, uint thread_1)
 {
     Team t1;
     t1.lane = thread_1 % TEAM;
-    uint t2 = (group.y * 32768U + group.x) * (THREADS / TEAM);
-    t1.row = t2 + (thread_1 / TEAM);
+    uint t2 = (group.y * 32768U + group.x) * (THREADS / TEAM) * Team_rows();
+    t1.row = t2 + Team_place_of(thread_1);
     t1.token = group.z * 4U;
     #pragma unroll
     for(uint i = 0U; i < 8U; i++)
@@ -124,6 +147,10 @@ Team Team_make(const MatvecArgs constant* args, uint3 group, uint thread_1)
     #pragma unroll
     for(uint r = 0U; r < 1U; r++)
     {
+        if(!Team_has(0U, r))
+        {
+            continue;
+        }
         uint t3 = args->rows;
         uint t4 = min(t1.row + r, args->rows - 1U);
         t1.bias[r] = 0.0;
@@ -144,8 +171,6 @@ Team Team_make(const MatvecArgs constant* args, uint3 group, uint thread_1)
     return t1;
 }
 
-constant uint fc_GATED [[function_constant(2)]];
-constant bool GATED = is_function_constant_defined(fc_GATED) ? fc_GATED != 0U : false;
 uchar device* Team_weights(const Team thread* self, const MatvecArgs constant* args, uint matrix_1, uint r)
 {
     uchar device* w = matrix_1 == 0U ? args->w : args->up;
@@ -257,6 +282,10 @@ void finish(const MatvecArgs constant* args, Team thread* team, uint thread_1, f
     #pragma unroll
     for(uint r = 0U; r < 1U; r++)
     {
+        if(!Team_has(0U, r))
+        {
+            continue;
+        }
         #pragma unroll
         for(uint t = 0U; t < 4U; t++)
         {
@@ -304,13 +333,12 @@ void finish(const MatvecArgs constant* args, Team thread* team, uint thread_1, f
             #pragma unroll
             for(uint r = 0U; r < 1U; r++)
             {
-                bool t2 = m == 0U || GATED;
-                if(t2)
+                if(Team_has(m, r))
                 {
-                    Team t3 = team;
-                    uchar device* t4 = Team_weights(&t3, &given->args, m, r);
-                    Q4_K_Bits t5 = Q4_K_fetch(t4, unit);
-                    bits[m + r] = t5;
+                    Team t2 = team;
+                    uchar device* t3 = Team_weights(&t2, &given->args, m, r);
+                    Q4_K_Bits t4 = Q4_K_fetch(t3, unit);
+                    bits[m + r] = t4;
                 }
             }
         }
@@ -321,10 +349,10 @@ void finish(const MatvecArgs constant* args, Team thread* team, uint thread_1, f
             #pragma unroll
             for(uint t = 0U; t < 4U; t++)
             {
-                Team t6 = team;
-                uint t7 = Team_activations(&t6, &given->args, t);
-                array<float4, 4> t8 = load_x(t1 + t7 + Q4_K_column(unit, g), given->args.columns);
-                loaded[t] = t8;
+                Team t5 = team;
+                uint t6 = Team_activations(&t5, &given->args, t);
+                array<float4, 4> t7 = load_x(t1 + t6 + Q4_K_column(unit, g), given->args.columns);
+                loaded[t] = t7;
             }
             #pragma unroll
             for(uint m_1 = 0U; m_1 < 2U; m_1++)
@@ -332,11 +360,10 @@ void finish(const MatvecArgs constant* args, Team thread* team, uint thread_1, f
                 #pragma unroll
                 for(uint r = 0U; r < 1U; r++)
                 {
-                    bool t2 = m_1 == 0U || GATED;
-                    if(t2)
+                    if(Team_has(m_1, r))
                     {
-                        Q4_K_Bits t9 = bits[m_1 + r];
-                        array<float4, 4> t10 = Q4_K_weights(&t9, unit, g);
+                        Q4_K_Bits t8 = bits[m_1 + r];
+                        array<float4, 4> t9 = Q4_K_weights(&t8, unit, g);
                         #pragma unroll
                         for(uint t_1 = 0U; t_1 < 4U; t_1++)
                         {
@@ -344,7 +371,7 @@ void finish(const MatvecArgs constant* args, Team thread* team, uint thread_1, f
                             #pragma unroll
                             for(uint i = 0U; i < 4U; i++)
                             {
-                                sum = sum + dot(t10[i], loaded[t_1][i]);
+                                sum = sum + dot(t9[i], loaded[t_1][i]);
                             }
                             team.sums[Team_place(m_1, r, t_1)] = team.sums[Team_place(m_1, r, t_1)] + sum;
                         }
