@@ -104,10 +104,7 @@ class Bench:
         lines = []
         for tuning in tunings:
             call = held.call(exact=self.exact)
-            shipped = matvec.tune(call, held.linear)
-            chosen = shipped if tuning is None else tuning
-            if not chosen.rows:
-                chosen = replace(chosen, rows=shipped.rows)
+            chosen = tuning or matvec.tune(call, held.linear)
             launches = matvec.launches(call, held.linear, chosen)
             first = [bind(launch, held.resolve(0), self.gpu.address) for launch in launches]
             begun = time.perf_counter()
@@ -128,6 +125,7 @@ class Bench:
                 f"{case.label:12} {case.fmt:7} {case.rows:6} x {case.columns:5}"
                 f"{' x 2' if case.gated else '    '} {taken * 1e6:8.2f} us {gbs:7.0f} GB/s"
                 f" {gbs / self.read_gbs:5.0%}  threads {chosen.threads:3} team {chosen.team:3}"
+                f" rows {chosen.rows}"
                 f"  error {wrong:.0e}  {made}"
             )
 
@@ -218,7 +216,7 @@ def main() -> None:
     parser.add_argument("--float", action="store_true", help="keep activations in float32")
     parser.add_argument("--quick", action="store_true", help="once, small: see that it works")
     parser.add_argument("--shaders", type=Path, help="folder of kernels compiled otherwise")
-    parser.add_argument("--rows", type=int, help="their ROWS; by default as shipped")
+    parser.add_argument("--rows", type=int, help="of a team, 1 or 2; by default both are tried")
     parser.add_argument("--best", type=int, default=3, help="lines of each case with --tune")
     asked = parser.parse_args()
     read_gbs = 0.0
@@ -236,9 +234,11 @@ def main() -> None:
         lanes = gpu.limits.subgroup
         tunings: list[matvec.Tuning | None] = [None]
         if asked.tune:
+            both = (1, 2) if asked.tokens == 1 else (1,)
             tunings = [
-                matvec.Tuning(threads * lanes // 32, team * lanes // 32, asked.rows or 0)
+                matvec.Tuning(threads * lanes // 32, team * lanes // 32, rows)
                 for threads, team in SPREADS
+                for rows in ((asked.rows,) if asked.rows else both)
             ]
         small = replace(case, rows=min(case.rows, 256) if asked.quick else case.rows)
         for line in list(bench.measure(small, tunings))[: asked.best]:

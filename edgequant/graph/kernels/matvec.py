@@ -88,11 +88,16 @@ def tune(call: Call, linear: Linear, *, rounds: bool = False) -> Tuning:
         team = min(team * lanes, most)
         return Tuning(min(subgroups * lanes, most) // team * team, team, rows)
 
-    if rounds:
-        rows = 2 if linear.gated or (long and not wide) else 1
-        team = 2 if not (linear.gated or wide) and (long or linear.rows <= FEW_ROWS) else 1
+    def whole(team: int, rows: int) -> Tuning:
         team = min(team, most // (BLOCK // rows * lanes))
         return spread(BLOCK // rows * team, team, rows)
+
+    if rounds and linear.gated:
+        return whole(1, 2)
+    if rounds and long and not wide:
+        return whole(2, 2)
+    if rounds:
+        return whole(2 if linear.rows <= FEW_ROWS and not wide else 1, 1)
     if wide and few:
         return spread(4, 4, 2)
     if wide and long:
