@@ -15,7 +15,7 @@ DECLARED = re.compile(
     r" (\w+)(?: = (.*))?;"
 )
 STEP = re.compile(r"(\w+) = \1 (?:(\+) (\w+(?: [*/] \w+)*)|([-*]) (\w+));")
-COUNTED = re.compile(r"for\((?:\w+ )?(\w+) = \d+U?; \1 < (\d+)U?; .*\)")
+COUNTED = re.compile(r"for\((?:\w+ )?(\w+) = \d+U?; \1 < (\d+)U?; \1(?: \+= (\d+)U?|.*)\)")
 LEAVES = re.compile(r"\b(?:continue|break|return)\b")
 CALL = re.compile(r"[\w.>-]+(?:\((?:[^()]|\([^()]*\))*\))?")
 
@@ -161,7 +161,7 @@ class _Function:
         """Mark loops over few numbers to be unrolled."""
         for i in range(len(block) - 2, -1, -1):
             said = COUNTED.fullmatch(text(block, i))
-            if said and int(said[2]) <= UNROLLED:
+            if said and int(said[2]) <= UNROLLED * int(said[3] or 1):
                 block.insert(i, "#pragma unroll")
 
 

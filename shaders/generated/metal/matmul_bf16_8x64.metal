@@ -456,6 +456,7 @@ struct KernelContext
             }
             t2 = loaded_2;
         }
+        #pragma unroll
         for(uint k = 0U; k < 32U; k += 8U)
         {
             simdgroup_matrix<half, 8, 8> a[4];

@@ -65,6 +65,7 @@ uint look_up(uint4 table, uint nibble)
 uint4 look_up_1(uint4 table, uint4 bytes)
 {
     uint4 values = uint4(int4(0));
+    #pragma unroll
     for(uint shift = 0U; shift < 32U; shift += 8U)
     {
         #pragma unroll
@@ -121,9 +122,8 @@ simdgroup_matrix<float, 8, 8> linalg_coopMatMulAdd(simdgroup_matrix<half, 8, 8> 
 
 uint scaled(uint bytes, half2 scale, half2 min)
 {
-    uint t1 = (bytes & 16711935U) | 1677747200U;
-    half2 t2 = (half2(as_type<half>(ushort(t1 & 65535U)), as_type<half>(ushort((t1 >> 16U) & 65535U))) - half2(1152.0)) * scale - min;
-    return (uint(as_type<ushort>(t2[0U])) & 65535U) | (uint(as_type<ushort>(t2[1U])) << 16U);
+    half2 t1 = as_type<half2>((bytes & 16711935U) | 1677747200U);
+    return as_type<uint>((t1 - half2(1152.0)) * scale - min);
 }
 
 array<uint4, 2> halves(const Quants thread* quants)
@@ -136,8 +136,10 @@ array<uint4, 2> halves(const Quants thread* quants)
     for(uint i = 0U; i < 4U; i++)
     {
         uint t4 = 2U * i;
-        words[t4] = scaled(t1[i], t2, t3);
-        words[t4 + 1U] = scaled((t1[i]) >> 8U, t2, t3);
+        uint t5 = scaled(t1[i], t2, t3);
+        words[t4] = t5;
+        uint t6 = scaled((t1[i]) >> 8U, t2, t3);
+        words[t4 + 1U] = t6;
     }
     return { uint4(words[0], words[1], words[2], words[3]), uint4(words[4], words[5], words[6], words[7]) };
 }
@@ -481,6 +483,7 @@ struct KernelContext
             }
             t2 = loaded_2;
         }
+        #pragma unroll
         for(uint k = 0U; k < 32U; k += 8U)
         {
             simdgroup_matrix<half, 8, 8> a[4];

@@ -31,6 +31,7 @@ uint look_up(uint4 table, uint nibble)
 uint4 look_up_1(uint4 table, uint4 bytes)
 {
     uint4 values = uint4(int4(0));
+    #pragma unroll
     for(uint shift = 0U; shift < 32U; shift += 8U)
     {
         #pragma unroll

@@ -24,6 +24,9 @@ def test_a_loop_gets_its_start_condition_and_step() -> None:
 def test_few_rounds_are_unrolled() -> None:
     body = tidied("uint i_0 = 0U;", *loop("i_0 < 4U", "f_0(i_0);", "i_0 = i_0 + 1U;"))
     assert body == ["#pragma unroll", "for(uint i_0 = 0U; i_0 < 4U; i_0++)", ["f_0(i_0);"]]
+    for step, few in ((8, True), (1, False)):
+        rounds = loop("i_0 < 64U", "f_0(i_0);", f"i_0 = i_0 + {step}U;")
+        assert ("#pragma unroll" in tidied("uint i_0 = 0U;", *rounds)) == few
 
 
 def test_a_counter_that_is_read_afterwards_outlives_its_loop() -> None:
