@@ -2,27 +2,41 @@
 #include <metal_stdlib>
 using namespace metal;
 #pragma clang fp contract(fast)
+struct Words
+{
+    uint4 low;
+    uint4 high;
+};
+
+Words Words_make(uint4 a, uint4 b, bool two, bool one)
+{
+    uint t1 = a.z;
+    uint t2 = a.w;
+    uint s1 = two ? t2 : a.y;
+    uint t3 = b.x;
+    uint s2 = two ? t3 : t1;
+    uint t4 = b.y;
+    uint s3 = two ? t4 : t2;
+    uint s4 = two ? b.z : t3;
+    uint s5 = two ? b.w : t4;
+    Words t5;
+    uint t6 = one ? s2 : s1;
+    uint t7 = one ? s3 : s2;
+    uint t8 = one ? s4 : s3;
+    t5.low = uint4((one ? s1 : (two ? t1 : a.x)), t6, t7, t8);
+    t5.high = uint4(uint3(t6, t7, t8), (one ? s5 : s4));
+    return t5;
+}
+
 uint4 load16_anywhere(uchar device* p)
 {
     ulong address = (ulong)p;
     uint shift = uint(address) & 15U;
-    uint4 a = ((*(const device uint4*)(((uchar device*)(address - ulong(shift))))));
-    uint4 b = ((*(const device uint4*)(((uchar device*)((address + 15ULL) & 18446744073709551600ULL)))));
-    bool two = (shift & 8U) != 0U;
-    bool one = (shift & 4U) != 0U;
-    uint _S1 = a.z;
-    uint _S2 = a.w;
-    uint s1 = (two ? _S2 : a.y);
-    uint _S3 = b.x;
-    uint s2 = (two ? _S3 : _S1);
-    uint _S4 = b.y;
-    uint s3 = (two ? _S4 : _S2);
-    uint s4 = (two ? b.z : _S3);
-    uint s1_1 = (one ? s2 : s1);
-    uint s2_1 = (one ? s3 : s2);
-    uint s3_1 = (one ? s4 : s3);
+    uint4 a = (*(const device uint4*)((uchar device*)(address - ulong(shift))));
+    uint4 b = (*(const device uint4*)((uchar device*)((address + 15ULL) & 18446744073709551600ULL)));
+    Words words = Words_make(a, b, (shift & 8U) != 0U, (shift & 4U) != 0U);
     uint bits = (shift & 3U) * 8U;
-    return (uint4((one ? s1 : ((two ? _S1 : a.x))), s1_1, s2_1, s3_1) >> (uint4(bits))) | ((uint4(s1_1, s2_1, s3_1, (one ? ((two ? b.w : _S4)) : s4)) << (uint4(1U))) << (uint4((31U - bits))));
+    return ((words.low) >> (uint4(bits))) | (((words.high) << (uint4(1U))) << (uint4(31U - bits)));
 }
 
 struct F16_Bits
@@ -32,7 +46,7 @@ struct F16_Bits
 
 F16_Bits F16_fetch(uchar device* row, uint unit)
 {
-    F16_Bits bits_1;
+    F16_Bits bits;
     uchar device* t1 = row + unit * 32U;
     if((uint((ulong)row) & 15U) == 0U)
     {
@@ -40,7 +54,7 @@ F16_Bits F16_fetch(uchar device* row, uint unit)
         for(uint i = 0U; i < 2U; i++)
         {
             uint4 t2 = (*(const device uint4*)(t1 + i * 16U));
-            bits_1.v[i] = t2;
+            bits.v[i] = t2;
         }
     }
     else
@@ -49,20 +63,20 @@ F16_Bits F16_fetch(uchar device* row, uint unit)
         for(uint i = 0U; i < 2U; i++)
         {
             uint4 t3 = load16_anywhere(t1 + i * 16U);
-            bits_1.v[i] = t3;
+            bits.v[i] = t3;
         }
     }
-    return bits_1;
+    return bits;
 }
 
-array<float4, 4> F16_weights(const F16_Bits thread* bits_1, uint unit, uint group)
+array<float4, 4> F16_weights(const F16_Bits thread* bits, uint unit, uint group)
 {
     array<float4, 4> w;
     #pragma unroll
     for(uint i = 0U; i < 4U; i++)
     {
         uint t1 = i % 2U * 2U;
-        w[i] = float4((as_type<half>((ushort)((bits_1->v[i / 2U][t1]) & 65535U))), (as_type<half>((ushort)((bits_1->v[i / 2U][t1]) >> 16U))), (as_type<half>((ushort)((bits_1->v[i / 2U][t1 + 1U]) & 65535U))), (as_type<half>((ushort)((bits_1->v[i / 2U][t1 + 1U]) >> 16U))));
+        w[i] = float4((as_type<half>((ushort)((bits->v[i / 2U][t1]) & 65535U))), (as_type<half>((ushort)((bits->v[i / 2U][t1]) >> 16U))), (as_type<half>((ushort)((bits->v[i / 2U][t1 + 1U]) & 65535U))), (as_type<half>((ushort)((bits->v[i / 2U][t1 + 1U]) >> 16U))));
     }
     return w;
 }
@@ -72,14 +86,14 @@ uint F16_column(uint unit, uint group)
     return unit * 16U;
 }
 
-uint load2(uchar device* p_1)
+uint load2(uchar device* p)
 {
-    return uint(*(ushort device*)(p_1));
+    return uint(*(ushort device*)(p));
 }
 
-float load_half(uchar device* p_1)
+float load_half(uchar device* p)
 {
-    uint t1 = load2(p_1);
+    uint t1 = load2(p);
     return as_type<half>((ushort)(t1));
 }
 
