@@ -182,14 +182,34 @@ uint Mover_unit(const Mover thread* self, uint step, uint i)
     return (t1 + t2) / 4U;
 }
 
-uint4 load16_anywhere(uchar device* p)
+struct Sixteens
 {
-    ulong address = (ulong)p;
-    uint shift = uint(address) & 15U;
-    uint4 a = (*(const device uint4*)((uchar device*)(address - ulong(shift))));
-    uint4 b = (*(const device uint4*)((uchar device*)((address + 15ULL) & 18446744073709551600ULL)));
-    bool two = (shift & 8U) != 0U;
-    bool one = (shift & 4U) != 0U;
+    ulong aligned;
+    bool two;
+    bool one;
+    bool odd;
+};
+
+Sixteens Sixteens_make(uchar device* block)
+{
+    ulong address = (ulong)block;
+    uint low = uint(address);
+    Sixteens t1;
+    t1.aligned = address & 18446744073709551600ULL;
+    t1.two = (low & 8U) != 0U;
+    t1.one = (low & 4U) != 0U;
+    t1.odd = (low & 2U) != 0U;
+    return t1;
+}
+
+struct Words
+{
+    uint4 low;
+    uint4 high;
+};
+
+Words Words_make(uint4 a, uint4 b, bool two, bool one)
+{
     uint t1 = a.z;
     uint t2 = a.w;
     uint s1 = two ? t2 : a.y;
@@ -198,11 +218,39 @@ uint4 load16_anywhere(uchar device* p)
     uint t4 = b.y;
     uint s3 = two ? t4 : t2;
     uint s4 = two ? b.z : t3;
-    uint s1_1 = one ? s2 : s1;
-    uint s2_1 = one ? s3 : s2;
-    uint s3_1 = one ? s4 : s3;
-    uint bits = (shift & 3U) * 8U;
-    return (uint4((one ? s1 : (two ? t1 : a.x)), s1_1, s2_1, s3_1) >> (uint4(bits))) | ((uint4(s1_1, s2_1, s3_1, (one ? (two ? b.w : t4) : s4)) << (uint4(1U))) << (uint4(31U - bits)));
+    uint s5 = two ? b.w : t4;
+    Words t5;
+    uint t6 = one ? s2 : s1;
+    uint t7 = one ? s3 : s2;
+    uint t8 = one ? s4 : s3;
+    t5.low = uint4((one ? s1 : (two ? t1 : a.x)), t6, t7, t8);
+    t5.high = uint4(uint3(t6, t7, t8), (one ? s5 : s4));
+    return t5;
+}
+
+uint4 Sixteens_shifted(const Sixteens thread* self, uint4 a, uint4 b)
+{
+    Words words = Words_make(a, b, self->two, self->one);
+    uint4 t1 = uint4(16U);
+    return self->odd ? (((words.low) >> t1) | ((words.high) << t1)) : words.low;
+}
+
+uint4 Sixteens_load(const Sixteens thread* self, uint offset)
+{
+    ulong first = self->aligned + ulong(offset);
+    uint4 t1 = (*(const device uint4*)((uchar device*)first));
+    uint4 t2 = (*(const device uint4*)((uchar device*)(first + 16ULL)));
+    return Sixteens_shifted(self, t1, t2);
+}
+
+uint4 Sixteens_load_last(const Sixteens thread* self, uint offset)
+{
+    ulong first = self->aligned + ulong(offset);
+    uint4 t1 = (*(const device uint4*)((uchar device*)first));
+    bool t2 = self->two || self->one;
+    t2 = t2 || self->odd;
+    uint4 t3 = (*(const device uint4*)((uchar device*)(first + ulong(t2 ? 16 : 0))));
+    return Sixteens_shifted(self, t1, t3);
 }
 
 uint load2(uchar device* p)
@@ -226,19 +274,21 @@ Q6_K_Bits Q6_K_fetch(uchar device* row, uint unit)
     uchar device* block = row + (unit >> 2U) * 210U;
     uint half_1 = (unit >> 1U) & 1U;
     uint place = (unit & 1U) * 16U;
-    uchar device* t1 = block + half_1 * 64U + place;
-    uint4 a = load16_anywhere(t1);
-    uint4 b = load16_anywhere(t1 + 32);
-    uint4 pairs = load16_anywhere(block + 128 + half_1 * 32U + place);
-    uchar device* scale = block + 192 + half_1 * 8U;
-    uint t2 = load2(scale);
-    uint t3 = load2(scale + 2);
-    uint first = t2 | (t3 << 16U);
-    uint t4 = load2(scale + 4);
-    uint t5 = load2(scale + 6);
-    uint2 t6 = uint2(first, t4 | (t5 << 16U));
-    uint t7 = load2(block + 208);
-    return Q6_K_Bits_make(a, b, pairs, t6, t7);
+    Sixteens sixteens = Sixteens_make(block);
+    uint nibbles = half_1 * 64U + place;
+    Sixteens t1 = sixteens;
+    uint4 t2 = Sixteens_load(&t1, nibbles);
+    uint t3 = nibbles + 32U;
+    Sixteens t4 = sixteens;
+    uint4 t5 = Sixteens_load(&t4, t3);
+    uint t6 = 128U + half_1 * 32U + place;
+    Sixteens t7 = sixteens;
+    uint4 t8 = Sixteens_load(&t7, t6);
+    Sixteens t9 = sixteens;
+    uint4 t10 = Sixteens_load_last(&t9, 192U);
+    uint2 t11 = (half_1 != 0U) ? t10.zw : t10.xy;
+    uint t12 = load2(block + 208);
+    return Q6_K_Bits_make(t2, t5, t8, t11, t12);
 }
 
 uint Q6_K_column(uint unit, uint group)

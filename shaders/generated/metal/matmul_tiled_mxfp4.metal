@@ -79,14 +79,14 @@ Quants IDotFormat_quants(const MXFP4_Bits thread* bits, uint unit, uint group)
     return Quants_make(t1.q, scale_1, scale_1 * 0.0);
 }
 
-uint4 load16_anywhere(uchar device* p)
+struct Words
 {
-    ulong address = (ulong)p;
-    uint shift = uint(address) & 15U;
-    uint4 a = (*(const device uint4*)((uchar device*)(address - ulong(shift))));
-    uint4 b = (*(const device uint4*)((uchar device*)((address + 15ULL) & 18446744073709551600ULL)));
-    bool two = (shift & 8U) != 0U;
-    bool one = (shift & 4U) != 0U;
+    uint4 low;
+    uint4 high;
+};
+
+Words Words_make(uint4 a, uint4 b, bool two, bool one)
+{
     uint t1 = a.z;
     uint t2 = a.w;
     uint s1 = two ? t2 : a.y;
@@ -95,11 +95,25 @@ uint4 load16_anywhere(uchar device* p)
     uint t4 = b.y;
     uint s3 = two ? t4 : t2;
     uint s4 = two ? b.z : t3;
-    uint s1_1 = one ? s2 : s1;
-    uint s2_1 = one ? s3 : s2;
-    uint s3_1 = one ? s4 : s3;
+    uint s5 = two ? b.w : t4;
+    Words t5;
+    uint t6 = one ? s2 : s1;
+    uint t7 = one ? s3 : s2;
+    uint t8 = one ? s4 : s3;
+    t5.low = uint4((one ? s1 : (two ? t1 : a.x)), t6, t7, t8);
+    t5.high = uint4(uint3(t6, t7, t8), (one ? s5 : s4));
+    return t5;
+}
+
+uint4 load16_anywhere(uchar device* p)
+{
+    ulong address = (ulong)p;
+    uint shift = uint(address) & 15U;
+    uint4 a = (*(const device uint4*)((uchar device*)(address - ulong(shift))));
+    uint4 b = (*(const device uint4*)((uchar device*)((address + 15ULL) & 18446744073709551600ULL)));
+    Words words = Words_make(a, b, (shift & 8U) != 0U, (shift & 4U) != 0U);
     uint bits = (shift & 3U) * 8U;
-    return (uint4((one ? s1 : (two ? t1 : a.x)), s1_1, s2_1, s3_1) >> (uint4(bits))) | ((uint4(s1_1, s2_1, s3_1, (one ? (two ? b.w : t4) : s4)) << (uint4(1U))) << (uint4(31U - bits)));
+    return ((words.low) >> (uint4(bits))) | (((words.high) << (uint4(1U))) << (uint4(31U - bits)));
 }
 
 MXFP4_Bits MXFP4_Bits_make(uint e, uint4 nibbles)
