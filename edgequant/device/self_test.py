@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from edgequant.blocks import Bytes, Floats
 from edgequant.device.bind import bind
+from edgequant.device.compiled import Key
 from edgequant.device.protocol import Gpu
 from edgequant.device.step import STEP
 from edgequant.errors import DeviceError, UnsupportedError
@@ -31,6 +32,7 @@ from edgequant.graph.ops.normed_linear import NormedLinear
 
 ROWS, COLUMNS = 97, 512  # a prime, and the fewest columns with two blocks of every format
 NORMED_ROWS, EPSILON = 64, 1e-5  # whole workgroups, of those rows
+NORMED = NormedLinear(FusedLinear(COLUMNS, NORMED_ROWS), EPSILON, after=True)
 TOKENS = (1, 3, 9, 33)  # mat-vec, and more tokens than it takes
 # Of the squares, as a share of the reference's. Activations rounded to int8 cost 5e-5, to half less
 # than 1e-6; one wrong row in 97 is 1e-2.
@@ -74,6 +76,8 @@ class SelfTest:
 
     def examine(self, formats: Iterable[str]) -> Iterator[Verdict]:
         """Run the kernels of formats, one after the other, and keep what passed."""
+        formats = tuple(formats)
+        self._gpu.prepare([key for name in formats for key in _kernels(self._gpu, name)])
         for name in formats:
             verdict = _examine_format(self._gpu, name)
             if verdict.passed and verdict.error is not None:
@@ -124,6 +128,22 @@ def passed(file: Path) -> set[str]:
         return set()
 
 
+def _kernels(gpu: Gpu, name: str) -> list[Key]:
+    """Return what is to be compiled for a format; on many threads that takes seconds less."""
+    calls: list[tuple[FusedLinear | NormedLinear, Call]] = [
+        (FusedLinear(COLUMNS, ROWS), _call(gpu, (name,), tokens, exact=exact))
+        for tokens in TOKENS
+        for exact in _exact(gpu)
+    ]
+    if _is_normed(gpu, name):
+        calls.append((NORMED, _call(gpu, (name, "F32", "F32"), 1, exact=False)))
+    try:
+        launches = [launch for op, call in calls for launch in op.launch(call)]
+    except UnsupportedError:
+        return []
+    return [(launch.kernel, launch.constants) for launch in launches]
+
+
 def _examine_format(gpu: Gpu, name: str) -> Verdict:
     """Run the cases of a format and return the worst."""
     worst = Verdict(name, 0.0)
@@ -149,23 +169,30 @@ def _cases(gpu: Gpu, name: str) -> Iterator[tuple[str, float]]:
             x = np.ones((tokens, COLUMNS), np.float32)
             if content == "random":
                 x = rng.standard_normal(x.shape, np.float32)
-            for exact in (True, False) if gpu.limits.integer_dot else (True,):
+            for exact in _exact(gpu):
                 case = f"{content}, {ROWS} x {COLUMNS} by {tokens} tokens"
                 out = _run(gpu, FusedLinear(COLUMNS, ROWS), x, [(name, data)], exact=exact)[0]
                 error = _error(out, x @ decoded.T)
                 yield case if exact else f"{case}, int8", error
-        if name in INTEGERS and matvec.takes_norms(gpu.limits):
+        if _is_normed(gpu, name):
             case = f"{content}, {NORMED_ROWS} x {COLUMNS} between two norms, int8"
             yield case, _error_between_norms(gpu, name, data[:NORMED_ROWS], rng)
+
+
+def _exact(gpu: Gpu) -> tuple[bool, ...]:
+    return (True, False) if gpu.limits.integer_dot else (True,)
+
+
+def _is_normed(gpu: Gpu, name: str) -> bool:
+    return name in INTEGERS and matvec.takes_norms(gpu.limits)
 
 
 def _error_between_norms(gpu: Gpu, name: str, data: Bytes, rng: np.random.Generator) -> float:
     """Return the error of a mat-vec with a norm on both sides, and of what it leaves the next."""
     x, norm = rng.standard_normal((2, 1, COLUMNS), np.float32)
     after = rng.standard_normal(NORMED_ROWS, np.float32)
-    op = NormedLinear(FusedLinear(COLUMNS, NORMED_ROWS), EPSILON, after=True)
     weights = [(name, data), ("F32", norm), ("F32", after)]
-    out, left = _run(gpu, op, x, weights, exact=False)
+    out, left = _run(gpu, NORMED, x, weights, exact=False)
     normed = x / np.sqrt(np.square(x).mean() + np.float32(EPSILON)) * norm
     expected = normed @ dequantize(find(name), data).T
     raw, halves = left.view(np.uint8), NORMED_ROWS // matvec.BLOCK
@@ -205,18 +232,7 @@ def _run(
         exact: see `Call`.
     """
     tokens = len(x)
-    call = Call(
-        tokens=tokens,
-        rows=tokens,
-        context=tokens,
-        capacity=tokens,
-        weights=tuple(find(name).type for name, _ in weights),
-        cache=find("F16").type,
-        limits=gpu.limits,
-        inputs=(x.shape,),
-        exact=exact,
-    )
-    launches = op.launch(call)
+    launches = op.launch(_call(gpu, [name for name, _ in weights], tokens, exact=exact))
     step = np.zeros((), STEP)
     step["tokens"] = step["rows"] = tokens
     contents = {
@@ -245,6 +261,20 @@ def _run(
         for span in spans.values():
             gpu.free(span.buffer)
     return [found[0].reshape(tokens, -1), *found[1:]]
+
+
+def _call(gpu: Gpu, formats: Sequence[str], tokens: int, *, exact: bool) -> Call:
+    return Call(
+        tokens=tokens,
+        rows=tokens,
+        context=tokens,
+        capacity=tokens,
+        weights=tuple(find(name).type for name in formats),
+        cache=find("F16").type,
+        limits=gpu.limits,
+        inputs=((tokens, COLUMNS),),
+        exact=exact,
+    )
 
 
 def _rows(op: FusedLinear | NormedLinear) -> int:

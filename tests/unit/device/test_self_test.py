@@ -35,6 +35,14 @@ def test_a_format_without_kernels_does_no_harm(self_test):
     assert passed(self_test._file) == set()  # a later version may have one
 
 
+def test_all_kernels_are_compiled_ahead_and_no_other(self_test):
+    gpu = self_test._gpu
+    list(self_test.examine(["Q4_K", "F16", "TQ1_0"]))
+    run = {(d.kernel, d.constants) for dispatches in gpu.submitted for d in dispatches}
+    assert set(gpu.prepared) == run
+    assert any(kernel == "matvec_i8_q4_k" for kernel, _ in run)
+
+
 def test_what_passed_is_not_tried_again(self_test):
     self_test._file.parent.mkdir()
     self_test._file.write_text('["Q4_K"]')
