@@ -1,7 +1,8 @@
 """Mechanical changes of a Metal source, each of which should make a kernel wrong.
 
-A mutant is a source with one change: a barrier dropped, a bound of integers shifted by one, the
-operands of what is not commutative swapped, an amount of a shift raised. The sources are those that
+A mutant is a source with one change: a barrier dropped, a bound of integers shifted by one (a loop
+then ends a round early, a guard or a clamp lets one more pass), the operands of what is not
+commutative swapped, an amount of a shift raised. The sources are those that
 `make shaders` prints: operators of two operands stand between blanks, templates' brackets do not.
 """
 
@@ -13,6 +14,7 @@ from dataclasses import dataclass
 FUNCTION = re.compile(r"^[^/#\s].* \**(\w+)\(")
 BARRIER = re.compile(r"\b(?:threadgroup|simdgroup)_barrier\([^;]*\);")
 COMPARISON = re.compile(r" (<|<=|>|>=) ")
+LOOP = re.compile(r" +(?:for|while)\(")
 LAST = re.compile(r" - 1U\b")  # of a count: its last
 SWAPPED = re.compile(r" (-|/|%|<<|>>) ")
 SHIFT = re.compile(r" (<<|>>) (?:\(?uint[234]\()?(\d+)U")
@@ -73,7 +75,11 @@ def _changes(line: str, floats: set[str]) -> Iterator[tuple[str, str]]:
         sides = line[_start(line, match.start()) : _end(line, match.end())]
         if FLOAT.search(sides) or floats & set(re.findall(r"\w+", sides)):
             continue  # where a float is exactly at a bound, either side is right
-        yield "bound", f"{line[: match.start()]} {SHIFTED[match[1]]} {line[match.end() :]}"
+        if LOOP.match(line):
+            end = _end(line, match.end())
+            yield "bound", f"{line[: match.end()]}({line[match.end() : end]}) - 1U{line[end:]}"
+        else:
+            yield "bound", f"{line[: match.start()]} {SHIFTED[match[1]]} {line[match.end() :]}"
     for match in LAST.finditer(line):
         yield "bound", line[: match.start()] + line[match.end() :]
     for match in SWAPPED.finditer(line):

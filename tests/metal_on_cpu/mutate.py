@@ -8,8 +8,9 @@ First the parity tests run once, to know which of them run which kernels; that i
 folder EDGEQUANT_METAL_CACHE, if there is one, until tests change. Then every mutant of a kernel
 (mutants.py) meets these tests, the quickest first, in a process of its own, until one fails. A
 mutant that does not compile is caught; one of which the compiler makes the same code is no change.
-Survivors are told; those whose reason is known are listed in survivors.txt. Fails where fewer than
-95% are caught, or a survivor is not listed.
+Those caught are remembered in the same folder, so that a run that was ended goes on. Survivors are
+told; those whose reason is known are listed in survivors.txt. Fails where one is not listed, or
+fewer than 95% are caught of those that change a result at all.
 """
 
 import argparse
@@ -62,6 +63,11 @@ class Task:
     tests: Sequence[tuple[float, pytest.Item]]
 
     @property
+    def name(self) -> str:
+        """What it is, in a line."""
+        return f"{self.kernel}: {self.mutant.name}"
+
+    @property
     def patience(self) -> int:
         """Seconds after which it is thought to run for ever."""
         return 60 + int(10 * sum(seconds for seconds, _ in self.tests))
@@ -72,6 +78,7 @@ class Mutation:
 
     def __init__(self, options: argparse.Namespace) -> None:
         self.options = options
+        self.remembered = folder() / "caught.txt"
         self.fates: dict[tuple[str, str], Fate] = {}
         self._tests: dict[str, list[tuple[float, pytest.Item]]] = {}
 
@@ -88,7 +95,12 @@ class Mutation:
         tasks = list(self._tasks())
         print(f"{len(tasks)} mutants of {len({t.kernel for t in tasks})} kernels", flush=True)
         running: dict[int, Task] = {}
+        self.remembered.touch()
+        before = set(self.remembered.read_text().splitlines())
         for number, task in enumerate(tasks):
+            if task.name in before:
+                self.fates[task.kernel, task.mutant.name] = Fate.CAUGHT
+                continue
             if len(running) == self.options.jobs:
                 self._reap(running)
             pid = os.fork()
@@ -159,6 +171,9 @@ class Mutation:
         code = os.waitstatus_to_exitcode(status)
         fate = Fate(code) if code in (Fate.SURVIVED, Fate.SAME) else Fate.CAUGHT
         self.fates[task.kernel, task.mutant.name] = fate
+        if fate is Fate.CAUGHT:
+            with self.remembered.open("a") as file:
+                file.write(f"{task.name}\n")
         if fate is Fate.SURVIVED:
             print(f"survived {task.kernel}:{task.mutant.line} {task.mutant.name}", flush=True)
 

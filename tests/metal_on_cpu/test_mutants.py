@@ -37,7 +37,7 @@ WANTED = [
     ("swap in decode", "return scale / float4(select(low, low & 15U, scale > 0.0));"),
     ("swap in decode", "return float4(select(low & 15U,low, scale > 0.0)) / scale;"),
     ("barrier in add", ""),
-    ("bound in add", "for(uint i = t; i <= columns(t, 2U); i++)"),
+    ("bound in add", "for(uint i = t; i < (columns(t, 2U)) - 1U; i++)"),
     ("bound in add", "simdgroup_matrix<half, 8, 8> m = load(min(i, args->rows));"),
     ("swap in add", "simdgroup_matrix<half, 8, 8> m = load(min(i, 1U - args->rows));"),
     ("barrier in add (2)", ""),

@@ -63,6 +63,19 @@ def test_every_format(gpu: Gpu, fmt: str, rng: np.random.Generator) -> None:
             check(gpu, Prefill(columns, 33, tiled=tiled), [x], [weight])
 
 
+@pytest.mark.parametrize("fmt", FORMATS)
+def test_what_is_fused_to_every_format(gpu: Gpu, fmt: str, rng: np.random.Generator) -> None:
+    columns, rows = lengths(fmt)[0] * (1 if lengths(fmt)[0] > 1 else 64), 37
+    w, up = (random_weight(fmt, rows, columns, rng) for _ in range(2))
+    bias = encoded(5 * rng.standard_normal(rows, np.float32))
+    x = rng.standard_normal((11, columns), np.float32) / 8
+    residual = 5 * rng.standard_normal((11, rows), np.float32)
+    for tiled in ways(gpu):
+        op = Prefill(columns, rows, tiled=tiled)
+        check(gpu, replace(op, bias=True, residual=True), [x, residual], [w, bias])
+        check(gpu, replace(op, gated=True, residual=True), [x, residual], [w, up])
+
+
 @pytest.mark.parametrize("tokens", [9, 33, 64])
 @pytest.mark.parametrize("rows", [1, 31, 32, 33, 255, 256, 257])
 def test_edges(gpu: Gpu, tokens: int, rows: int, rng: np.random.Generator) -> None:
