@@ -66,8 +66,8 @@ class VulkanGpu:
             return None if block else (blocks[-1], content)
 
         try:
-            # To make a buffer takes nearly as long as to fill it: the next is made meanwhile, as far
-            # as the driver does both. (NVIDIA's 580 lets submissions wait for most of it.)
+            # To make a buffer takes nearly as long as to fill it: the next is made meanwhile, as
+            # far as the driver does both. (NVIDIA's 580 lets submissions wait for most of it.)
             with ThreadPoolExecutor(1) as ahead:
                 made = [ahead.submit(make, content) for content in ranges]
                 try:
