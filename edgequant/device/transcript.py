@@ -227,8 +227,8 @@ def _held(
         repertoire.ring.buffer: {"holds": "ring"},
         places.arena.buffer: {"holds": "arena"},
     }
-    for kind, spans in (("keys", places.keys), ("values", places.values)):
-        held |= {span.buffer: {"holds": kind, "layer": layer} for layer, span in spans.items()}
+    for span in (*places.keys.values(), *places.values.values()):
+        held[span.buffer] = {"holds": "cache"}  # of many layers
     for name, span in places.weights.items():
         place = weights[name].place
         assert place is not None, "a model file's tensors have places in it"
