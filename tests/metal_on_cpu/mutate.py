@@ -4,13 +4,14 @@
     python tests/metal_on_cpu/mutate.py --every         each change in every kernel: hours
     python tests/metal_on_cpu/mutate.py --share 0.05    of them, every twentieth; always the same
 
-First the parity tests run once, to know which of them run which kernels; that is kept in the
-folder EDGEQUANT_METAL_CACHE, if there is one, until tests change. Then every mutant of a kernel
-(mutants.py) meets these tests, the quickest first, in a process of its own, until one fails. A
-mutant that does not compile is caught; one of which the compiler makes the same code is no change.
-Those caught are remembered in the same folder, so that a run that was ended goes on. Survivors are
-told; those whose reason is known are listed in survivors.txt. Fails where one is not listed, or
-fewer than 95% are caught of those that change a result at all.
+First the parity tests run once, to know which of them run which kernels. Then every mutant of a
+kernel (mutants.py) meets these tests, the quickest first, in a process of its own, until one fails.
+A mutant that does not compile is caught; one of which the compiler makes the same code is no
+change. Survivors are told; those whose reason is known are listed in survivors.txt. Fails where one
+is not listed, or fewer than 95% are caught of those that change a result at all.
+
+In the folder EDGEQUANT_METAL_CACHE, if there is one, is kept which tests run what and what was
+caught, until a test or kernel changes: a run that was ended goes on.
 """
 
 import argparse
@@ -43,6 +44,7 @@ from metal_on_cpu.mutants import Mutant, mutants  # noqa: E402
 
 SURVIVORS = Path(__file__).with_name("survivors.txt")
 PARITY = TESTS / "parity" / "shaders"
+HARMLESS = "No result changes"  # a reason begins so, if that is one
 ENOUGH = 0.95  # of them must be caught
 
 
@@ -78,14 +80,14 @@ class Mutation:
 
     def __init__(self, options: argparse.Namespace) -> None:
         self.options = options
-        self.remembered = folder() / "caught.txt"
+        self._stamp = _digest(f"{options.tests}{_stamps()}")
+        self.remembered = folder() / f"caught-{self._stamp}.txt"
         self.fates: dict[tuple[str, str], Fate] = {}
         self._tests: dict[str, list[tuple[float, pytest.Item]]] = {}
 
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         """Learn which test runs which kernel; then try mutants."""
-        known = _digest(f"{self.options.tests}{_stamps()}")
-        kept = folder() / f"tests-{known}.json"
+        kept = folder() / f"tests-{self._stamp}.json"
         if not kept.exists():
             kept.write_text(json.dumps(self._learn(session.items)))
         items = {item.nodeid: item for item in session.items}
@@ -191,7 +193,7 @@ def _digest(text: str) -> float:
 
 
 def listed() -> Mapping[str, str]:
-    """Return the reasons of survivors, by the mutants' names."""
+    """Return the reasons of survivors, by the mutants' names; see survivors.txt."""
     reasons, reason = {}, ""
     for line in SURVIVORS.read_text().splitlines():
         if line.startswith("# "):
@@ -203,18 +205,22 @@ def listed() -> Mapping[str, str]:
 
 def report(fates: Mapping[tuple[str, str], Fate]) -> str | None:
     """Print what was caught; return what is wrong with it."""
-    reasons, kinds = listed(), Counter[tuple[str, Fate]]()
+    reasons, kinds = listed(), Counter[tuple[str, str]]()
+    new = set()
     for (_, name), fate in fates.items():
-        kinds[name.partition(" ")[0], fate] += 1
-    print(f"{'':10}{'caught':>8}{'survived':>10}{'no change':>11}")
-    for kind in sorted({kind for kind, _ in kinds}):
-        counts = [kinds[kind, fate] for fate in (Fate.CAUGHT, Fate.SURVIVED, Fate.SAME)]
-        print(f"{kind:10}{counts[0]:8}{counts[1]:10}{counts[2]:11}")
-    caught, survived = (
-        sum(fate is wanted for fate in fates.values()) for wanted in (Fate.CAUGHT, Fate.SURVIVED)
-    )
-    print(f"{caught} of {caught + survived} caught: {caught / max(1, caught + survived):.1%}")
-    new = {name for (_, name), fate in fates.items() if fate is Fate.SURVIVED} - set(reasons)
+        column = fate.name.lower()
+        if fate is Fate.SURVIVED:
+            new |= {name} - reasons.keys()
+            column = "harmless" if reasons.get(name, "").startswith(HARMLESS) else column
+        for kind in (name.partition(" ")[0], "all"):
+            kinds[kind, column] += 1
+    columns = ("caught", "survived", "harmless", "same")
+    print(f"{'':8}" + "".join(f"{column:>10}" for column in columns))
+    for kind in ("barrier", "bound", "swap", "shift", "all"):
+        print(f"{kind:8}" + "".join(f"{kinds[kind, column]:10}" for column in columns))
+    caught, survived = kinds["all", "caught"], kinds["all", "survived"]
+    share = caught / max(1, caught + survived)
+    print(f"{caught} of {caught + survived} that change a result are caught: {share:.1%}")
     if new:
         return "\n".join(("Survivors without a reason in survivors.txt:", *sorted(new)))
     if caught < ENOUGH * (caught + survived):
