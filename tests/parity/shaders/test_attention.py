@@ -74,12 +74,13 @@ def check(
         (4, 1, 128, "F16"),
         (6, 2, 128, "Q8_0"),
         (2, 1, 256, "F16"),
+        (2, 1, 256, "Q8_0"),
     ],
 )
 def test_shapes(
     gpu: Gpu, heads: int, heads_kv: int, head_dim: int, cache_type: str, rng: np.random.Generator
 ) -> None:
-    for past, tokens in ((31, 1), (5, 9)):
+    for past, tokens in ((31, 1), (70, 9)):  # three tiles of keys
         check(gpu, rng, (heads, heads_kv, head_dim), past, tokens, cache_type)
 
 

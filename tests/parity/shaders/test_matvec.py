@@ -91,10 +91,10 @@ class Spread(FusedLinear):
 
 
 @pytest.mark.parametrize("fmt", FORMATS)
-@pytest.mark.parametrize(("subgroups", "team"), [(4, 1), (4, 2), (2, 2)])
+@pytest.mark.parametrize(("subgroups", "team"), [(4, 1), (4, 2)])
 def test_spreads(gpu: Gpu, fmt: str, subgroups: int, team: int, rng: np.random.Generator) -> None:
     """Whatever a tuning chooses: rows left over in a workgroup, several sums of a team."""
-    lanes, columns, rows = gpu.limits.subgroup, max(lengths(fmt)), 37
+    lanes, columns, rows = gpu.limits.subgroup, 2304, 37  # more units than a subgroup has lanes
     weights = [random_weight(fmt, rows, columns, rng) for _ in range(2)]
     for tokens in (1, 5):
         each = 2 if fmt in matvec.WIDE and tokens == 1 else 1
