@@ -60,6 +60,7 @@ def test_the_line(words: list[object], tmp_path: Path) -> None:
     assert typed.invoke(*words, "-o", out, "-q", "--force", "--seed", 3).output == ""
 
 
+@pytest.mark.slow
 def test_quantize_and_tune(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     quick = partial(tune, context=16, course=Course(passes=3, batch=1, rate=0.02))
     monkeypatch.setattr("edgequant.stages.quantize_tuned.tune", quick)

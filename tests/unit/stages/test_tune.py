@@ -51,6 +51,7 @@ def tensors(path: Path) -> dict[str, bytes]:
         return {name: weight.data.tobytes() for name, weight in file.weights().items()}
 
 
+@pytest.mark.slow
 def test_it_brings_a_model_closer_on_texts_it_has_not_seen(folder: Path, tmp_path: Path) -> None:
     out = tmp_path / "out.gguf"
     report = run(folder, out)
@@ -79,6 +80,7 @@ def test_types_keys_and_the_embedding_stay(folder: Path, tmp_path: Path) -> None
     assert report.tuned == len(moved)
 
 
+@pytest.mark.slow
 def test_the_same_seed_gives_the_same_bytes(folder: Path, tmp_path: Path) -> None:
     for name, seed in (("a", 1), ("b", 1), ("c", 2)):
         run(folder, tmp_path / name, chunks=5, course=Course(batch=2, seed=seed))
