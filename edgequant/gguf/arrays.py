@@ -104,15 +104,18 @@ def find_strings(view: memoryview, start: int, count: int) -> tuple[NDArray[np.i
         of these ends. There are fewer than `count` if the next passes the end of `view`.
     """
     found: list[NDArray[np.int64]] = []
-    left = count
+    left, steps = count, _FEW
     while left:
         places, start = _find_short(view, start, left)
         found.append(places)
         left -= len(places)
-        if len(places) < _FEW:
-            more, start = _find_any(view, start, min(left, _FEW))
+        if len(places) >= _FEW:
+            steps = _FEW
+        else:  # each time it finds little, longer until the next
+            more, start = _find_any(view, start, min(left, steps))
             found.append(more)
             left -= len(more)
+            steps *= 2
             if not len(more):
                 break
     return np.concatenate(found) if found else np.empty(0, np.int64), start
