@@ -51,7 +51,7 @@ def check(
         )  # fmt: skip
         rounds = {
             "attention_matrix": peak**2,
-            "attention_tiled": 1 if cache_type == "Q8_0" else 0,
+            "attention_tiled": peak**2 if cache_type == "Q8_0" else 0,
             "attention": 0,
         }[ran.kernels[0].partition(f"_{cache_type.lower()}")[0]]
         assert nmse(ran.out, wanted.out) < FLOAT + rounds * HALF
@@ -106,8 +106,22 @@ def test_padding(gpu: Gpu, tokens: int, bucket: int, rng: np.random.Generator) -
 
 
 @pytest.mark.parametrize("tokens", [1, 9])
-def test_large_scores(gpu: Gpu, tokens: int, rng: np.random.Generator) -> None:
-    check(gpu, rng, (2, 1, 64), 100, tokens, peak=100)
+@pytest.mark.parametrize(
+    ("head_dim", "cache_type"),
+    [
+        (64, "F16"),
+        (80, "F16"),
+        (96, "F16"),
+        (128, "F16"),
+        (64, "Q8_0"),
+        (96, "Q8_0"),
+        (128, "Q8_0"),
+    ],
+)
+def test_large_scores(
+    gpu: Gpu, head_dim: int, cache_type: str, tokens: int, rng: np.random.Generator
+) -> None:
+    check(gpu, rng, (2, 1, head_dim), 100, tokens, cache_type, peak=100)
 
 
 def test_halves_beside_the_result(gpu: Gpu, rng: np.random.Generator) -> None:
