@@ -90,6 +90,15 @@ def test_tokens(gpu: Gpu, past: int, rng: np.random.Generator) -> None:
         check(gpu, rng, (4, 2, 64), past, tokens)
 
 
+@pytest.mark.parametrize("tokens", [3, 5, 8])
+@pytest.mark.parametrize("cache_type", ["F16", "Q8_0", "F32"])
+def test_several_rows_of_a_workgroup(
+    gpu: Gpu, tokens: int, cache_type: str, rng: np.random.Generator
+) -> None:
+    """Of more rows than ALONE, a workgroup takes two, three and four."""
+    check(gpu, rng, (32, 4, 32), 33, tokens, cache_type)
+
+
 @pytest.mark.parametrize("past", [0, 1, 128, 600, 1023])
 @pytest.mark.parametrize("tokens", [1, 5])
 @pytest.mark.parametrize("cache_type", ["F16", "Q8_0"])
