@@ -43,8 +43,8 @@ from edgequant.stages.tune import TuneReport, tune
     help="Chunks between two steps.",
 )  # fmt: skip
 @click.option(
-    "--rate", type=click.FloatRange(min=0, min_open=True), default=0.01, show_default=True,
-    metavar="R", help="How far a step goes, in distances of levels.",
+    "--reach", type=click.FloatRange(min=0, min_open=True), default=0.7, show_default=True,
+    metavar="R", help="How far a weight can go in all, in distances of levels.",
 )  # fmt: skip
 @click.option(
     "--seed", type=click.IntRange(min=0), default=0, show_default=True, metavar="N",
@@ -61,7 +61,7 @@ def command(
     chunks: int | None,
     passes: int,
     batch: int,
-    rate: float,
+    reach: float,
     seed: int,
     force: bool,
     as_json: bool,
@@ -76,7 +76,7 @@ def command(
     with options.shown_progress(quiet) as progress:
         report = tune(
             model, output, reference=reference, texts=texts, context=context, chunks=chunks,
-            course=Course(passes, batch, rate, seed), force=force, progress=progress,
+            course=Course(passes, batch, reach, seed), force=force, progress=progress,
         )  # fmt: skip
     if as_json:
         options.print_json(asdict(report) | {"output": str(report.output)})

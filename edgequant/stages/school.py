@@ -28,7 +28,8 @@ from edgequant.progress import Progress
 from edgequant.stages.lesson import Example, Lesson, divergence
 from edgequant.stages.tuned import BYTES_A_WEIGHT, Pace
 
-WARM = 10  # steps over which the rate rises
+WARM = 10  # the rate rises over this part of the steps: a tenth
+FASTEST = 0.04  # of a step, in distances of levels; a run of few steps stays within its reach
 HELD_BACK = 8  # chunks at most, and a sixteenth of them
 
 
@@ -39,13 +40,13 @@ class Course:
     Attributes:
         passes: how often it sees each chunk.
         batch: chunks between two steps.
-        rate: how far a step goes at most, in distances of levels, > 0.
+        reach: how far a weight can go in all steps together, in distances of levels, > 0.
         seed: of the chunks' order.
     """
 
     passes: int = 1
     batch: int = 4
-    rate: float = 0.01
+    reach: float = 0.7
     seed: int = 0
 
     def steps(self, chunks: int) -> int:
@@ -54,12 +55,17 @@ class Course:
 
     def batches(self, chunks: Sequence[int]) -> Iterator[tuple[Pace, list[int]]]:
         """Yield the pace and the chunks, of these, of each step."""
-        rng, steps = np.random.default_rng(self.seed), self.steps(len(chunks))
+        rng = np.random.default_rng(self.seed)
         order = np.concatenate([rng.permutation(chunks) for _ in range(self.passes)])
-        for step in range(steps):
-            share = min(1, (step + 1) / WARM) * (1 + cos(pi * step / steps)) / 2
+        for step, rate in enumerate(self._rates(self.steps(len(chunks)))):
             batch = order[step * self.batch : (step + 1) * self.batch]
-            yield Pace(step + 1, self.rate * share), [int(number) for number in batch]
+            yield Pace(step + 1, rate), [int(number) for number in batch]
+
+    def _rates(self, steps: int) -> list[float]:
+        """Share the reach among steps: rising at first, then falling along half a cosine."""
+        warm = max(1, steps // WARM)
+        shares = [min(1, (step + 1) / warm) * (1 + cos(pi * step / steps)) for step in range(steps)]
+        return [min(FASTEST, self.reach * share / sum(shares)) for share in shares]
 
 
 class School:
@@ -179,7 +185,7 @@ class School:
                 if not isfinite(error):
                     raise GGUFError(
                         f"{self._where}: the error of the {name} is {error} at step {pace.step}.",
-                        hint="use a lower --rate; if it is so at step 1, a file is damaged.",
+                        hint="use a lower --reach; if it is so at step 1, a file is damaged.",
                     )
                 self._progress.advance(len(numbers), f"{name}, error {error:.4f}")
 

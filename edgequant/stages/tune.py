@@ -14,8 +14,9 @@ Rounding via Signed Gradient Descent", 2023), free weights instead of offsets ar
 half of it: books-54m at 3.5 bits a weight .0667 -> .0501 nats, layer by layer .0398.
 
 The error of a token is relative to its own output, or a few tokens (sinks) would be all that
-counts. Chunks are taken in an order drawn from a seed; the rate rises over the first steps of a
-layer and falls to nothing along half a cosine.
+counts. Chunks are taken in an order drawn from a seed; how far the steps of a layer go together is
+given, as AutoRound does, so that a short text and a long one both get there (books-6m at 3.5 bits,
+57 chunks, 15 steps: held-back .250 -> .200 nats with steps of .01, .162 with .04).
 
 Some chunks are held back, and what they say before and after is reported: of the others, even a
 file that has learned them by heart would look good.

@@ -35,7 +35,7 @@ def words(folder: Path) -> list[object]:
 
 def test_json(words: list[object], tmp_path: Path) -> None:
     out = tmp_path / "out.gguf"
-    report = typed.read_json(*words, "-o", out, "--passes", 3, "--batch", 2, "--rate", 0.02)
+    report = typed.read_json(*words, "-o", out, "--passes", 3, "--batch", 2, "--reach", 0.05)
     assert set(report) == {
         "output", "tuned", "changed", "datasets", "chunks", "held_back", "chunk_size", "steps",
         "kl_before", "kl_after", "seconds",
@@ -62,7 +62,7 @@ def test_the_line(words: list[object], tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_quantize_and_tune(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    quick = partial(tune, context=16, course=Course(passes=3, batch=1, rate=0.02))
+    quick = partial(tune, context=16, course=Course(passes=3, batch=1, reach=0.2))
     monkeypatch.setattr("edgequant.stages.quantize_tuned.tune", quick)
     out, text = tmp_path / "out.gguf", folder / "a.txt"
     words = ["quantize", folder / "full.gguf", "-o", out, "--target-bpw", 3.5,
