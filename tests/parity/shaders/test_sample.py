@@ -93,6 +93,7 @@ def test_greedy(gpu: Gpu, vocab: int, rng: np.random.Generator) -> None:
 def test_greedy_takes_the_first_of_equals(gpu: Gpu, rng: np.random.Generator) -> None:
     logits = np.round(rng.standard_normal(3000).astype(np.float32))
     assert draw(gpu, logits, Sampling(temperature=0)) == [np.argmax(logits)]
+    assert draw(gpu, np.ones(1300, np.float32), Sampling(temperature=0)) == [0]
     zeros = np.array([-0.0, 0.0, -1.0, 0.0], np.float32)
     assert draw(gpu, zeros, Sampling(temperature=0)) == [0]
 
