@@ -5,8 +5,7 @@ layer are rounded together, so that their errors cancel in what the layer makes 
 layer, the error of its output is walked down by its gradient (`tuned` says how a level can follow
 one). The layer reads what the quantized layers before it made, and is to make what the reference's
 layers made of the reference's own, so it also makes up for those before it. Of the output matrix
-the KL divergence of what the model says is walked down. What the text says is of no importance;
-that the reference is asked about much is. Types, scales and size of the file stay.
+the KL divergence of what the model says is walked down. Types, scales and size of the file stay.
 
 Rounding by the gradient of a layer's output is AutoRound's idea (Cheng et al., "Optimize Weight
 Rounding via Signed Gradient Descent", 2023), free weights instead of offsets are EfficientQAT's
@@ -20,7 +19,8 @@ given, as AutoRound does, so that a short text and a long one both get there (bo
 57 chunks, 15 steps: held-back .250 -> .200 nats with steps of .01, .162 with .04).
 
 Some chunks are held back, and what they say before and after is reported: of the others, even a
-file that has learned them by heart would look good.
+file that has learned them by heart would look good. They are of the same texts: what other texts
+gain is less (books-54m above: held back .0693 -> .0389), and `compare` tells.
 """
 
 import time
