@@ -107,7 +107,7 @@ def test_gradients(path: Path, rng: np.random.Generator) -> None:
     theirs = assemble(architecture, h, sources)
     matrices = {name: Matrix(weight) for name, weight in weights.items()}
     totals = {name: np.zeros(matrix.shape, np.float32) for name, matrix in matrices.items()}
-    tape = Tape(architecture.record(h), 40)
+    tape = Tape(architecture.record(h).nodes, 40)
     for text, out in zip(texts, of_logits, strict=True):
         tape.forward(matrices, text)
         tape.backward(out, totals)
