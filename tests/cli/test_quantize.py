@@ -53,6 +53,7 @@ def test_the_table(toy: Path, tmp_path: Path) -> None:
     assert "most is lost in" not in lossless.stdout
 
 
+@pytest.mark.slow
 def test_a_target_shows_its_plan(toy: Path, tmp_path: Path, rng: np.random.Generator) -> None:
     imatrix = write_toy_importance(tmp_path / "i.gguf", rng, layers=1)
     out = tmp_path / "out.gguf"

@@ -21,6 +21,7 @@ def test_logits_are_neither_flat_nor_sharp(recipe: str, tmp_path: Path) -> None:
     assert len(set(logits.argmax(axis=1))) > 8
 
 
+@pytest.mark.slow
 def test_the_vocabulary_is_as_large_as_llama_3_has_it() -> None:
     keys = tokenizer_keys(128_256)
     tokens, merges = keys["tokenizer.ggml.tokens"], keys["tokenizer.ggml.merges"]

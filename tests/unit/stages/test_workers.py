@@ -102,7 +102,7 @@ def test_a_weight_of_a_file_travels_as_its_place(tmp_path: Path, rng: np.random.
             assert found == total(weight)
 
 
-@pytest.mark.parametrize("recipe", ["Q4_K_M", "target"])
+@pytest.mark.parametrize("recipe", ["Q4_K_M", pytest.param("target", marks=pytest.mark.slow)])
 def test_processes_write_the_same_file(
     tmp_path: Path, rng: np.random.Generator, recipe: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
