@@ -21,14 +21,8 @@ _LOWEST = 5  # entries shown
     "-o", "--output", required=True, type=options.path, metavar="IMATRIX.gguf",
     help="File to write.",
 )  # fmt: skip
-@click.option(
-    "-f", "--file", "texts", multiple=True, type=options.path, metavar="TEXT",
-    help="A UTF-8 text file; may be given several times. Left out, the texts that are shipped.",
-)  # fmt: skip
-@click.option(
-    "--ctx", "context", type=click.IntRange(min=4), default=512, show_default=True, metavar="N",
-    help="Tokens a chunk.",
-)  # fmt: skip
+@options.learned_texts
+@options.chunk_size
 @click.option(
     "--chunks", type=click.IntRange(min=1), metavar="N",
     help="Chunks in the file at the end, at most; left out, the whole text.",

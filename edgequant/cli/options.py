@@ -98,6 +98,14 @@ def scored_text(command: F) -> F:
     )(command)  # fmt: skip
 
 
+learned_texts = click.option(
+    "-f", "--file", "texts", multiple=True, type=path, metavar="TEXT",
+    help="A UTF-8 text file; may be given several times. Left out, the texts that are shipped.",
+)  # fmt: skip
+chunk_size = click.option(
+    "--ctx", "context", type=click.IntRange(min=4), default=512, show_default=True, metavar="N",
+    help="Tokens a chunk.",
+)  # fmt: skip
 force = click.option("--force", is_flag=True, help="Overwrite the output file.")
 
 

@@ -22,14 +22,8 @@ from edgequant.stages.tune import TuneReport, tune
 @click.option(
     "-o", "--output", required=True, type=options.path, metavar="OUT.gguf", help="File to write."
 )
-@click.option(
-    "-f", "--file", "texts", multiple=True, type=options.path, metavar="TEXT",
-    help="A UTF-8 text file; may be given several times. Left out, the texts that are shipped.",
-)  # fmt: skip
-@click.option(
-    "--ctx", "context", type=click.IntRange(min=4), default=512, show_default=True, metavar="N",
-    help="Tokens a chunk.",
-)  # fmt: skip
+@options.learned_texts
+@options.chunk_size
 @click.option(
     "--chunks", type=click.IntRange(min=2), metavar="N",
     help="Chunks at most; left out, the whole text.",

@@ -75,16 +75,21 @@ class Target:
         }
 
 
+def _apple(name: str, system: str) -> Target:
+    """Return the target of a system of Apple's, which all have the same GPUs."""
+    return Target(
+        name,
+        METAL,
+        Limits(32, 1024, 32 << 10, GIB, (8, 8, 8), integer_dot=False),
+        _METAL_3 | {"system": system},
+        "Every Apple GPU from A14 and M1 on has 32 lanes, 8 x 8 matrices and 32 KiB.",
+    )
+
+
 TARGETS = {
     target.name: target
     for target in (
-        Target(
-            "ios",
-            METAL,
-            Limits(32, 1024, 32 << 10, GIB, (8, 8, 8), integer_dot=False),
-            _METAL_3 | {"system": "iOS 16"},
-            "Every Apple GPU from A14 and M1 on has 32 lanes, 8 x 8 matrices and 32 KiB.",
-        ),
+        _apple("ios", "iOS 16"),
         Target(
             "android",
             SPIRV,
@@ -94,13 +99,7 @@ TARGETS = {
             "them. Few phones have cooperative matrices.",
             subgroups=(64, 16, 32),
         ),
-        Target(
-            "macos",
-            METAL,
-            Limits(32, 1024, 32 << 10, GIB, (8, 8, 8), integer_dot=False),
-            _METAL_3 | {"system": "macOS 13"},
-            "Every Apple GPU from A14 and M1 on has 32 lanes, 8 x 8 matrices and 32 KiB.",
-        ),
+        _apple("macos", "macOS 13"),
         Target(
             "linux",
             SPIRV,
