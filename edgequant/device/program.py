@@ -85,8 +85,7 @@ class GpuProgram:
             with Arrival(
                 self._resident, gpu, name, graph, weights, context=context, cache=cache
             ) as arrival:
-                # Decode first: NVIDIA's driver (580) runs short kernels two to four times slower
-                # if they were compiled after some 25 others, as those of prefill buckets are.
+                # Decode first: its kernels compile while the rest is planned and weights arrive.
                 first = Bucket(1, 1, context_of(1, context))
                 decode = plan_bucket(self._generate, first, call, types)
                 gpu.prepare([(m.launch.kernel, m.launch.constants) for m in decode.launches])
