@@ -72,5 +72,5 @@ def shared() -> Path:
     """The folder of bigger models and texts beside the project; skips where there is none."""
     path = ROOT.parent / "shared"
     if not path.is_dir():
-        pytest.skip("the bigger models are not on this machine")
+        pytest.skip("the bigger models are not on this machine")  # and are not shipped
     return path

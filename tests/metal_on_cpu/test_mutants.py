@@ -58,7 +58,7 @@ def test_every_change_is_made_once() -> None:
 @pytest.mark.metal
 def test_a_sample_is_caught() -> None:
     if (why := missing()) is not None:
-        pytest.skip(why)
+        pytest.skip(why)  # no clang++ for it; fails under --devices-must-run
     here = Path(__file__).parent
     said = subprocess.run(
         [sys.executable, here / "mutate.py", "--kernels", "[!h]*", "--share", "0.3",

@@ -20,7 +20,7 @@ from edgequant.device.vulkan.device import VulkanGpu
 @pytest.fixture(scope="session")
 def watched(request: pytest.FixtureRequest) -> Iterator[Watched]:
     if VULKAN[0].values == (None,):
-        pytest.skip("there is no Vulkan device on this machine")
+        pytest.skip("there is no Vulkan device on this machine")  # fails if devices must run
     instance = Watched()
     if not instance.layers and request.config.getoption("--devices-must-run"):
         pytest.fail("Vulkan's validation layers are missing (Debian: vulkan-validationlayers)")
