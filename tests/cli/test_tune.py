@@ -33,6 +33,7 @@ def words(folder: Path) -> list[object]:
     return ["tune", folder / "q2.gguf", *options]
 
 
+@pytest.mark.slow
 def test_json(words: list[object], tmp_path: Path) -> None:
     out = tmp_path / "out.gguf"
     report = typed.read_json(*words, "-o", out, "--passes", 3, "--batch", 2, "--reach", 0.05)
@@ -45,6 +46,7 @@ def test_json(words: list[object], tmp_path: Path) -> None:
     assert report["kl_after"] < report["kl_before"]
 
 
+@pytest.mark.slow
 def test_the_line(words: list[object], tmp_path: Path) -> None:
     out = tmp_path / "out.gguf"
     result = typed.invoke(*words, "-o", out)

@@ -2,9 +2,11 @@
 
 from pathlib import Path
 
+import pytest
 from bench.fuzz_gguf import fuzz
 
 
+@pytest.mark.slow
 def test_damage_gives_our_errors_and_costs_little(tmp_path: Path) -> None:
     figures = fuzz(1000, 20261129, tmp_path)
     assert figures.peak < 64 << 20
