@@ -10,8 +10,9 @@ A mutant that does not compile is caught; one of which the compiler makes the sa
 change. Survivors are told; those whose reason is known are listed in survivors.txt. Fails where one
 is not listed, or fewer than 95% are caught of those that change a result at all.
 
-In the folder EDGEQUANT_METAL_CACHE, if there is one, is kept which tests run what and what was
-caught, until a test or kernel changes: a run that was ended goes on.
+In the folder EDGEQUANT_METAL_CACHE, if there is one, is kept which tests run what, and which
+changes of a kernel were caught, until it, its tests or the shim change: a run that was ended goes
+on.
 """
 
 import argparse
@@ -22,7 +23,7 @@ import signal
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from fnmatch import fnmatch
@@ -42,8 +43,10 @@ from metal_on_cpu.gpu import MetalOnCpu  # noqa: E402
 from metal_on_cpu.library import ShaderError, compiled, folder  # noqa: E402
 from metal_on_cpu.mutants import Mutant, mutants  # noqa: E402
 
-SURVIVORS = Path(__file__).with_name("survivors.txt")
+SHIM = Path(__file__).parent
+SURVIVORS = SHIM / "survivors.txt"
 PARITY = TESTS / "parity" / "shaders"
+EDGEQUANT = TESTS.parent / "edgequant"
 HARMLESS = "No result changes"  # a reason begins so, if that is one
 ENOUGH = 0.95  # of them must be caught
 
@@ -70,6 +73,13 @@ class Task:
         return f"{self.kernel}: {self.mutant.name}"
 
     @property
+    def key(self) -> str:
+        """What was caught once is caught again where this is the same."""
+        files = sorted({item.path for _, item in self.tests})
+        source = METAL.find(shipped("shaders"), self.kernel).path
+        return f"{_contents((source, *files))} {self.name}"
+
+    @property
     def patience(self) -> int:
         """Seconds after which it is thought to run for ever."""
         return 60 + int(10 * sum(seconds for seconds, _ in self.tests))
@@ -80,14 +90,14 @@ class Mutation:
 
     def __init__(self, options: argparse.Namespace) -> None:
         self.options = options
-        self._stamp = _digest(f"{options.tests}{_stamps()}")
-        self.remembered = folder() / f"caught-{self._stamp}.txt"
+        self.remembered = folder() / f"caught-{_contents(_helpers())}.txt"
         self.fates: dict[tuple[str, str], Fate] = {}
         self._tests: dict[str, list[tuple[float, pytest.Item]]] = {}
 
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         """Learn which test runs which kernel; then try mutants."""
-        kept = folder() / f"tests-{self._stamp}.json"
+        files = sorted({item.path for item in session.items})
+        kept = folder() / f"tests-{_contents((*files, *_helpers(), *EDGEQUANT.rglob('*.py')))}.json"
         if not kept.exists():
             kept.write_text(json.dumps(self._learn(session.items)))
         items = {item.nodeid: item for item in session.items}
@@ -102,7 +112,7 @@ class Mutation:
         self.remembered.touch()
         before = set(self.remembered.read_text().splitlines())
         for number, task in enumerate(tasks):
-            if task.name in before:
+            if task.key in before:
                 self.fates[task.kernel, task.mutant.name] = Fate.CAUGHT
                 continue
             if len(running) == self.options.jobs:
@@ -188,16 +198,23 @@ class Mutation:
         self.fates[task.kernel, task.mutant.name] = fate
         if fate is Fate.CAUGHT:
             with self.remembered.open("a") as file:
-                file.write(f"{task.name}\n")
+                file.write(f"{task.key}\n")
         if fate is Fate.SURVIVED:
             print(f"survived {task.kernel}:{task.mutant.line} {task.mutant.name}", flush=True)
 
 
-def _stamps() -> list[tuple[str, float]]:
-    """What the tests depend on, and when each was changed."""
-    paths = [*TESTS.glob("*.py"), *TESTS.glob("parity/shaders/*.py")]
-    paths += (shipped("shaders") / "generated" / "metal").iterdir()
-    return sorted((str(path), path.stat().st_mtime) for path in paths)
+def _helpers() -> list[Path]:
+    """What all tests depend on: the shim, and what they share."""
+    shim = (*SHIM.glob("*.cpp"), *SHIM.glob("include/*"), SHIM / "gpu.py", SHIM / "translate.py")
+    return sorted((*TESTS.glob("*.py"), *PARITY.glob("conftest.py"), *shim))
+
+
+def _contents(files: Iterable[Path]) -> str:
+    """Return a digest of what files hold."""
+    together = hashlib.sha256()
+    for path in files:
+        together.update(path.read_bytes())
+    return together.hexdigest()[:16]
 
 
 def _digest(text: str) -> float:
