@@ -41,14 +41,14 @@ QUANTIZE_ACTIVATIONS = Arguments(
     (("columns", "uint"), ("tokens", "uint")),
 )
 MOST_TOKENS = 8
-WIDE = ("Q2_K", "Q3_K", "Q6_K", "TQ2_0")  # a thread takes 64 weights at once
+LABORIOUS = ("Q2_K", "Q3_K", "Q6_K", "TQ2_0")  # to decode
 TOKENS = 4  # of the variant for several
 TAG = "q8"  # of int8 activations
 NORMED = "norm"  # of those that an RMS norm has yet to divide
 BLOCK = 16  # rows that a workgroup rounds, as in lib/normed.slang
 QUANTIZED_BY_WORKGROUP = 1024  # columns
 FEW_ROWS = 2048  # below, one subgroup a row would leave much of a GPU idle
-MANY = 4096  # rows, or columns
+MANY = 4096  # rows
 GRID_X = 1 << 15  # as in lib/matvec.slang
 
 
@@ -82,7 +82,7 @@ def tune(call: Call, linear: Linear, *, rounds: bool = False) -> Tuning:
     lanes, most = call.limits.subgroup, call.limits.workgroup
     few, long = linear.rows < FEW_ROWS, linear.columns > linear.rows
     alone = call.inputs[0][0] == 1
-    wide = alone and call.weights[0].name in WIDE
+    hard = alone and call.weights[0].name in LABORIOUS
 
     def spread(subgroups: int, team: int, rows: int) -> Tuning:
         team = min(team * lanes, most)
@@ -94,23 +94,23 @@ def tune(call: Call, linear: Linear, *, rounds: bool = False) -> Tuning:
 
     if rounds and linear.gated:
         return whole(1, 2)
-    if rounds and long and not wide:
+    if rounds and long and not hard:
         return whole(2, 2)
     if rounds:
-        return whole(2 if linear.rows <= FEW_ROWS and not wide else 1, 1)
-    if wide and few:
+        return whole(2 if linear.rows <= FEW_ROWS and not hard else 1, 1)
+    if hard and few:
         return spread(4, 4, 2)
-    if wide and long:
+    if hard and long:
         return spread(16, 2, 2)
-    if wide:
-        return spread(2 if linear.columns < MANY else 8, 1, 2)
+    if hard:
+        return spread(1, 1, 2)
     if linear.gated:
         return spread(1, 1, 1)
     if alone and few:
         return spread(4, 2, 2)
     if few or long:
         return spread(4, 4, 1)
-    if alone and FEW_ROWS < linear.rows < MANY:
+    if alone and linear.rows <= MANY:
         return spread(2, 1, 2)
     return spread(4, 1, 1)
 

@@ -45,8 +45,7 @@ struct Quants
 
 struct Q6_K_Bits
 {
-    uint4 low;
-    uint4 high;
+    uint4 nibbles;
     uint4 pairs;
     uint2 scales;
     uint d;
@@ -70,10 +69,9 @@ Codes Codes_make(uint4 q, float scale, float min)
 
 Codes Q6_K_codes(const Q6_K_Bits thread* bits, uint unit, uint group)
 {
-    uint t1 = group % 2U;
-    uint4 q = (((t1 == 0U) ? bits->low : bits->high) >> (uint4(group / 2U * 4U))) & (uint4(252645135U));
-    uint4 pairs = group < 2U ? (bits->pairs) << (uint4(4U - group * 2U)) : (bits->pairs) >> (uint4(group * 2U - 4U));
-    return Codes_make(q | (pairs & (uint4(808464432U))), float(int((bits->scales[group / 2U]) << (24U - t1 * 16U - (unit & 1U) * 8U)) >> 24U), 0.0);
+    uint4 q = ((bits->nibbles) >> (uint4(group * 4U))) & (uint4(252645135U));
+    uint4 pairs = group == 0U ? (bits->pairs) << (uint4(4U)) : bits->pairs;
+    return Codes_make(q | (pairs & (uint4(808464432U))), float(int((bits->scales[group]) << (24U - (unit & 1U) * 8U)) >> 24U), 0.0);
 }
 
 float2 Q6_K_factors(const Q6_K_Bits thread* bits)
@@ -179,7 +177,7 @@ uint Mover_unit(const Mover thread* self, uint step, uint i)
 {
     uint t1 = step * 2U;
     uint t2 = Mover_run_1(self, i);
-    return (t1 + t2) / 4U;
+    return (t1 + t2) / 2U;
 }
 
 struct Sixteens
@@ -243,26 +241,15 @@ uint4 Sixteens_load(const Sixteens thread* self, uint offset)
     return Sixteens_shifted(self, t1, t2);
 }
 
-uint4 Sixteens_load_last(const Sixteens thread* self, uint offset)
-{
-    ulong first = self->aligned + ulong(offset);
-    uint4 t1 = (*(const device uint4*)((uchar device*)first));
-    bool t2 = self->two || self->one;
-    t2 = t2 || self->odd;
-    uint4 t3 = (*(const device uint4*)((uchar device*)(first + ulong(t2 ? 16 : 0))));
-    return Sixteens_shifted(self, t1, t3);
-}
-
 uint load2(uchar device* p)
 {
     return uint(*(ushort device*)(p));
 }
 
-Q6_K_Bits Q6_K_Bits_make(uint4 low, uint4 high, uint4 pairs, uint2 scales, uint d)
+Q6_K_Bits Q6_K_Bits_make(uint4 nibbles, uint4 pairs, uint2 scales, uint d)
 {
     Q6_K_Bits t1;
-    t1.low = low;
-    t1.high = high;
+    t1.nibbles = nibbles;
     t1.pairs = pairs;
     t1.scales = scales;
     t1.d = d;
@@ -271,29 +258,29 @@ Q6_K_Bits Q6_K_Bits_make(uint4 low, uint4 high, uint4 pairs, uint2 scales, uint 
 
 Q6_K_Bits Q6_K_fetch(uchar device* row, uint unit)
 {
-    uchar device* block = row + (unit >> 2U) * 210U;
-    uint half_1 = (unit >> 1U) & 1U;
-    uint place = (unit & 1U) * 16U;
+    uchar device* block = row + (unit >> 3U) * 210U;
+    uint half_1 = (unit >> 2U) & 1U;
+    uint place = unit & 3U;
     Sixteens sixteens = Sixteens_make(block);
-    uint nibbles = half_1 * 64U + place;
-    Sixteens t1 = sixteens;
-    uint4 t2 = Sixteens_load(&t1, nibbles);
-    uint t3 = nibbles + 32U;
-    Sixteens t4 = sixteens;
-    uint4 t5 = Sixteens_load(&t4, t3);
-    uint t6 = 128U + half_1 * 32U + place;
-    Sixteens t7 = sixteens;
-    uint4 t8 = Sixteens_load(&t7, t6);
-    Sixteens t9 = sixteens;
-    uint4 t10 = Sixteens_load_last(&t9, 192U);
-    uint2 t11 = (half_1 != 0U) ? t10.zw : t10.xy;
-    uint t12 = load2(block + 208);
-    return Q6_K_Bits_make(t2, t5, t8, t11, t12);
+    uint t1 = half_1 * 64U + place * 16U;
+    Sixteens t2 = sixteens;
+    uint4 t3 = Sixteens_load(&t2, t1);
+    uint t4 = 128U + half_1 * 32U + (unit & 1U) * 16U;
+    Sixteens t5 = sixteens;
+    uint4 t6 = Sixteens_load(&t5, t4);
+    uint t7 = unit & 2U;
+    uint4 pairs = t6 >> (uint4(t7));
+    uchar device* scales = block + 192 + half_1 * 8U + t7;
+    uint t8 = load2(scales);
+    uint t9 = load2(scales + 4);
+    uint2 t10 = uint2(t8, t9);
+    uint t11 = load2(block + 208);
+    return Q6_K_Bits_make(t3, pairs, t10, t11);
 }
 
 uint Q6_K_column(uint unit, uint group)
 {
-    return (unit >> 1U) * 128U + group * 32U + (unit & 1U) * 16U;
+    return (unit >> 2U) * 128U + group * 64U + (unit & 3U) * 16U;
 }
 
 uint2 pack_halves(float4 v)
@@ -445,7 +432,7 @@ struct KernelContext
     Mover t16 = mover;
     {
         Loaded loaded;
-        uint t17 = t16.columns / 64U;
+        uint t17 = t16.columns / 32U;
         #pragma unroll
         for(uint i = 0U; i < 1U; i++)
         {
@@ -456,7 +443,7 @@ struct KernelContext
         }
         uint eighth = t16.thread_1 % 4U;
         uint of = begin * 2U + eighth / 2U;
-        uint t21 = Q6_K_column(of / 4U, of % 4U) + eighth % 2U * 8U;
+        uint t21 = Q6_K_column(of / 2U, of % 2U) + eighth % 2U * 8U;
         #pragma unroll
         for(uint i = 0U; i < 2U; i++)
         {
@@ -470,7 +457,7 @@ struct KernelContext
     while(step < t15)
     {
         Mover t23 = mover;
-        uint t24 = t23.columns / 64U;
+        uint t24 = t23.columns / 32U;
         {
             #pragma unroll
             for(uint i = 0U; i < 1U; i++)
@@ -484,7 +471,7 @@ struct KernelContext
                     Mover t28 = t23;
                     uint t29 = Mover_run(&t28, i);
                     uint at = t27 + 2U * (t29 + g);
-                    uint group_1 = (step * 2U + t29 + g) % 4U;
+                    uint group_1 = (step * 2U + t29 + g) % 2U;
                     uint4 t30 = uint4(0U, 0U, 0U, 0U);
                     uint4 t31 = uint4(0U);
                     Mover t32 = t23;
@@ -518,7 +505,7 @@ struct KernelContext
         uint t39 = min(t38, t15 - 1U);
         {
             Loaded loaded_2;
-            uint t40 = t37.columns / 64U;
+            uint t40 = t37.columns / 32U;
             #pragma unroll
             for(uint g = 0U; g < 1U; g++)
             {
@@ -529,7 +516,7 @@ struct KernelContext
             }
             uint eighth_1 = t37.thread_1 % 4U;
             uint of_1 = t39 * 2U + eighth_1 / 2U;
-            uint t44 = Q6_K_column(of_1 / 4U, of_1 % 4U) + eighth_1 % 2U * 8U;
+            uint t44 = Q6_K_column(of_1 / 2U, of_1 % 2U) + eighth_1 % 2U * 8U;
             #pragma unroll
             for(uint j = 0U; j < 2U; j++)
             {

@@ -11,8 +11,7 @@ struct Quants
 
 struct Q6_K_Bits
 {
-    uint4 low;
-    uint4 high;
+    uint4 nibbles;
     uint4 pairs;
     uint2 scales;
     uint d;
@@ -36,10 +35,9 @@ Codes Codes_make(uint4 q_1, float scale_1, float min_1)
 
 Codes Q6_K_codes(const Q6_K_Bits thread* bits, uint unit, uint group)
 {
-    uint t1 = group % 2U;
-    uint4 q_1 = (((t1 == 0U) ? bits->low : bits->high) >> (uint4(group / 2U * 4U))) & (uint4(252645135U));
-    uint4 pairs = group < 2U ? (bits->pairs) << (uint4(4U - group * 2U)) : (bits->pairs) >> (uint4(group * 2U - 4U));
-    return Codes_make(q_1 | (pairs & (uint4(808464432U))), float(int((bits->scales[group / 2U]) << (24U - t1 * 16U - (unit & 1U) * 8U)) >> 24U), 0.0);
+    uint4 q_1 = ((bits->nibbles) >> (uint4(group * 4U))) & (uint4(252645135U));
+    uint4 pairs = group == 0U ? (bits->pairs) << (uint4(4U)) : bits->pairs;
+    return Codes_make(q_1 | (pairs & (uint4(808464432U))), float(int((bits->scales[group]) << (24U - (unit & 1U) * 8U)) >> 24U), 0.0);
 }
 
 float2 Q6_K_factors(const Q6_K_Bits thread* bits)
@@ -125,26 +123,15 @@ uint4 Sixteens_load(const Sixteens thread* self, uint offset)
     return Sixteens_shifted(self, t1, t2);
 }
 
-uint4 Sixteens_load_last(const Sixteens thread* self, uint offset)
-{
-    ulong first = self->aligned + ulong(offset);
-    uint4 t1 = (*(const device uint4*)((uchar device*)first));
-    bool t2 = self->two || self->one;
-    t2 = t2 || self->odd;
-    uint4 t3 = (*(const device uint4*)((uchar device*)(first + ulong(t2 ? 16 : 0))));
-    return Sixteens_shifted(self, t1, t3);
-}
-
 uint load2(uchar device* p)
 {
     return uint(*(ushort device*)(p));
 }
 
-Q6_K_Bits Q6_K_Bits_make(uint4 low, uint4 high, uint4 pairs, uint2 scales, uint d)
+Q6_K_Bits Q6_K_Bits_make(uint4 nibbles, uint4 pairs, uint2 scales, uint d)
 {
     Q6_K_Bits t1;
-    t1.low = low;
-    t1.high = high;
+    t1.nibbles = nibbles;
     t1.pairs = pairs;
     t1.scales = scales;
     t1.d = d;
@@ -153,24 +140,24 @@ Q6_K_Bits Q6_K_Bits_make(uint4 low, uint4 high, uint4 pairs, uint2 scales, uint 
 
 Q6_K_Bits Q6_K_fetch(uchar device* row, uint unit)
 {
-    uchar device* block = row + (unit >> 2U) * 210U;
-    uint half_1 = (unit >> 1U) & 1U;
-    uint place = (unit & 1U) * 16U;
+    uchar device* block = row + (unit >> 3U) * 210U;
+    uint half_1 = (unit >> 2U) & 1U;
+    uint place = unit & 3U;
     Sixteens sixteens = Sixteens_make(block);
-    uint nibbles = half_1 * 64U + place;
-    Sixteens t1 = sixteens;
-    uint4 t2 = Sixteens_load(&t1, nibbles);
-    uint t3 = nibbles + 32U;
-    Sixteens t4 = sixteens;
-    uint4 t5 = Sixteens_load(&t4, t3);
-    uint t6 = 128U + half_1 * 32U + place;
-    Sixteens t7 = sixteens;
-    uint4 t8 = Sixteens_load(&t7, t6);
-    Sixteens t9 = sixteens;
-    uint4 t10 = Sixteens_load_last(&t9, 192U);
-    uint2 t11 = (half_1 != 0U) ? t10.zw : t10.xy;
-    uint t12 = load2(block + 208);
-    return Q6_K_Bits_make(t2, t5, t8, t11, t12);
+    uint t1 = half_1 * 64U + place * 16U;
+    Sixteens t2 = sixteens;
+    uint4 t3 = Sixteens_load(&t2, t1);
+    uint t4 = 128U + half_1 * 32U + (unit & 1U) * 16U;
+    Sixteens t5 = sixteens;
+    uint4 t6 = Sixteens_load(&t5, t4);
+    uint t7 = unit & 2U;
+    uint4 pairs = t6 >> (uint4(t7));
+    uchar device* scales = block + 192 + half_1 * 8U + t7;
+    uint t8 = load2(scales);
+    uint t9 = load2(scales + 4);
+    uint2 t10 = uint2(t8, t9);
+    uint t11 = load2(block + 208);
+    return Q6_K_Bits_make(t3, pairs, t10, t11);
 }
 
 array<float4, 4> to_floats(const Quants thread* quants)
@@ -193,13 +180,13 @@ array<float4, 4> Q6_K_weights(const Q6_K_Bits thread* bits, uint unit, uint grou
 
 array<float4, 4> decode(uchar device* row, uint run, uint columns)
 {
-    uint unit = run / 4U;
+    uint unit = run / 2U;
     float4 t1 = float4(0.0);
     array<float4, 4> w = { float4(0.0, 0.0, 0.0, 0.0), t1, t1, t1 };
-    if(unit < (columns / 64U))
+    if(unit < (columns / 32U))
     {
         Q6_K_Bits t2 = Q6_K_fetch(row, unit);
-        uint t3 = run % 4U;
+        uint t3 = run % 2U;
         Q6_K_Bits t4 = t2;
         return Q6_K_weights(&t4, unit, t3);
     }
@@ -208,7 +195,7 @@ array<float4, 4> decode(uchar device* row, uint run, uint columns)
 
 uint Q6_K_column(uint unit, uint group)
 {
-    return (unit >> 1U) * 128U + group * 32U + (unit & 1U) * 16U;
+    return (unit >> 2U) * 128U + group * 64U + (unit & 3U) * 16U;
 }
 
 float4 load_columns(float device* row, uint i, uint columns)
@@ -228,7 +215,7 @@ float4 load_columns(float device* row, uint i, uint columns)
 
 array<float4, 4> activations(float device* row, uint run, uint columns)
 {
-    uint t1 = Q6_K_column(run / 4U, run % 4U) / 4U;
+    uint t1 = Q6_K_column(run / 2U, run % 2U) / 4U;
     array<float4, 4> x;
     #pragma unroll
     for(uint i = 0U; i < 4U; i++)

@@ -133,6 +133,11 @@ struct MatvecArgs
     float epsilon;
 };
 
+uint Team_held(const Team thread* self, const MatvecArgs constant* args, uint t)
+{
+    return self->token;
+}
+
 Team Team_make(const MatvecArgs constant* args, uint3 group, uint thread_1)
 {
     Team t1;
@@ -165,7 +170,9 @@ Team Team_make(const MatvecArgs constant* args, uint3 group, uint thread_1)
             t1.residual[r + t] = 0.0;
             if((args->adds_residual) != 0U)
             {
-                t1.residual[r + t] = *(args->residual + (min(t1.token + t, args->tokens - 1U) * t3 + t4));
+                Team t5 = t1;
+                uint t6 = Team_held(&t5, args, t);
+                t1.residual[r + t] = *(args->residual + (t6 * t3 + t4));
             }
         }
     }
@@ -198,7 +205,8 @@ Q5_K_Bits Q5_K_fetch(uchar device* row, uint unit)
 
 uint Team_activations(const Team thread* self, const MatvecArgs constant* args, uint t)
 {
-    return self->token * args->columns;
+    uint t1 = Team_held(self, args, t);
+    return t1 * args->columns;
 }
 
 uint Q5_K_column(uint unit, uint group)
@@ -241,6 +249,11 @@ uint Team_place(uint matrix_1, uint r, uint t)
     return matrix_1 * 2U + r + t;
 }
 
+bool Team_has_sum(uint i)
+{
+    return Team_has(i / 2U, i % 2U);
+}
+
 struct EntryPointParams
 {
     MatvecArgs args;
@@ -250,38 +263,58 @@ struct KernelContext
 {
     EntryPointParams constant* given;
     uint simd_lanes;
-    array<float, 32> threadgroup* part;
+    array<float, 128> threadgroup* parts;
 };
 
-float team_sum(float value, uint thread_1, KernelContext thread* kernelContext)
+void add_up(Team thread* team, uint thread_1, KernelContext thread* kernelContext)
 {
-    float sum = simd_sum(value);
     uint t1 = kernelContext->simd_lanes;
-    if(TEAM <= (kernelContext->simd_lanes))
+    #pragma unroll
+    for(uint i = 0U; i < 4U; i++)
     {
-        return sum;
+        if(Team_has_sum(i))
+        {
+            float t2 = simd_sum(team->sums[i]);
+            team->sums[i] = t2;
+        }
+    }
+    if(TEAM <= t1)
+    {
+        return;
+    }
+    #pragma unroll
+    for(uint i = 0U; i < 4U; i++)
+    {
+        if(Team_has_sum(i) && simd_is_first())
+        {
+            uint t3 = i * 32U;
+            uint t4 = thread_1 / t1;
+            (*kernelContext->parts)[t3 + t4] = team->sums[i];
+        }
     }
     threadgroup_barrier(mem_flags::mem_threadgroup);
-    if(simd_is_first())
-    {
-        uint t2 = thread_1 / t1;
-        (*kernelContext->part)[t2] = sum;
-    }
-    threadgroup_barrier(mem_flags::mem_threadgroup);
-    uint t3 = thread_1 / TEAM;
-    uint t4 = TEAM / t1;
-    uint t5 = t3 * t4;
-    float sum_1 = 0.0;
+    uint t5 = thread_1 / TEAM;
     uint t6 = TEAM / t1;
-    for(uint i = 0U; i < t6; i++)
+    uint t7 = t5 * t6;
+    #pragma unroll
+    for(uint i = 0U; i < 4U; i++)
     {
-        sum_1 = sum_1 + (*kernelContext->part)[t5 + i];
+        if(!Team_has_sum(i))
+        {
+            continue;
+        }
+        team->sums[i] = 0.0;
+        uint t8 = TEAM / t1;
+        for(uint k = 0U; k < t8; k++)
+        {
+            team->sums[i] = team->sums[i] + (*kernelContext->parts)[i * 32U + t7 + k];
+        }
     }
-    return sum_1;
 }
 
 void finish(const MatvecArgs constant* args, Team thread* team, uint thread_1, float scale_1, KernelContext thread* kernelContext)
 {
+    add_up(team, thread_1, kernelContext);
     #pragma unroll
     for(uint r = 0U; r < 2U; r++)
     {
@@ -292,24 +325,14 @@ void finish(const MatvecArgs constant* args, Team thread* team, uint thread_1, f
         #pragma unroll
         for(uint t = 0U; t < 1U; t++)
         {
-            float t1 = team_sum(team->sums[Team_place(0U, r, t)], thread_1, kernelContext);
-            float sum = scale_1 * t1;
-            float sum_1;
-            if(GATED)
-            {
-                float t2 = team_sum(team->sums[Team_place(1U, r, t)], thread_1, kernelContext);
-                sum_1 = sum / (1.0 + exp(- sum)) * (scale_1 * t2);
-            }
-            else
-            {
-                sum_1 = sum;
-            }
+            float sum = scale_1 * team->sums[Team_place(0U, r, t)];
+            float sum_1 = GATED ? sum / (1.0 + exp(- sum)) * (scale_1 * team->sums[Team_place(1U, r, t)]) : sum;
             float sum_2 = sum_1 + (team->bias[r] + team->residual[r + t]);
             team->sums[Team_place(0U, r, t)] = sum_2;
             uint row = team->row + r;
             uint token = team->token + t;
-            bool t3 = (team->lane) == 0U && row < (args->rows);
-            if(t3 && token < (args->tokens))
+            bool t1 = (team->lane) == 0U && row < (args->rows);
+            if(t1 && token < (args->tokens))
             {
                 *(args->y + (token * args->rows + row)) = sum_2;
             }
@@ -321,8 +344,8 @@ void finish(const MatvecArgs constant* args, Team thread* team, uint thread_1, f
 {
     KernelContext kernelContext;
     kernelContext.given = given;
-    threadgroup array<float, 32> part;
-    kernelContext.part = &part;
+    threadgroup array<float, 128> parts;
+    kernelContext.parts = &parts;
     kernelContext.simd_lanes = _builtinWaveLaneCount_0;
     Team team = Team_make(&given->args, group, thread_index);
     float device* t1 = (float device*)(given->args.x);

@@ -11,8 +11,7 @@ struct Quants
 
 struct Q6_K_Bits
 {
-    uint4 low;
-    uint4 high;
+    uint4 nibbles;
     uint4 pairs;
     uint2 scales;
     uint d;
@@ -36,10 +35,9 @@ Codes Codes_make(uint4 q_1, float scale_1, float min_1)
 
 Codes Q6_K_codes(const Q6_K_Bits thread* bits, uint unit, uint group)
 {
-    uint t1 = group % 2U;
-    uint4 q_1 = (((t1 == 0U) ? bits->low : bits->high) >> (uint4(group / 2U * 4U))) & (uint4(252645135U));
-    uint4 pairs = group < 2U ? (bits->pairs) << (uint4(4U - group * 2U)) : (bits->pairs) >> (uint4(group * 2U - 4U));
-    return Codes_make(q_1 | (pairs & (uint4(808464432U))), float(int((bits->scales[group / 2U]) << (24U - t1 * 16U - (unit & 1U) * 8U)) >> 24U), 0.0);
+    uint4 q_1 = ((bits->nibbles) >> (uint4(group * 4U))) & (uint4(252645135U));
+    uint4 pairs = group == 0U ? (bits->pairs) << (uint4(4U)) : bits->pairs;
+    return Codes_make(q_1 | (pairs & (uint4(808464432U))), float(int((bits->scales[group]) << (24U - (unit & 1U) * 8U)) >> 24U), 0.0);
 }
 
 float2 Q6_K_factors(const Q6_K_Bits thread* bits)
@@ -122,6 +120,11 @@ struct MatvecArgs
     float epsilon;
 };
 
+uint Team_held(const Team thread* self, const MatvecArgs constant* args, uint t)
+{
+    return min(self->token + t, args->tokens - 1U);
+}
+
 Team Team_make(const MatvecArgs constant* args, uint3 group, uint thread_1)
 {
     Team t1;
@@ -154,7 +157,9 @@ Team Team_make(const MatvecArgs constant* args, uint3 group, uint thread_1)
             t1.residual[r * 4U + t] = 0.0;
             if((args->adds_residual) != 0U)
             {
-                t1.residual[r * 4U + t] = *(args->residual + (min(t1.token + t, args->tokens - 1U) * t3 + t4));
+                Team t5 = t1;
+                uint t6 = Team_held(&t5, args, t);
+                t1.residual[r * 4U + t] = *(args->residual + (t6 * t3 + t4));
             }
         }
     }
@@ -228,26 +233,15 @@ uint4 Sixteens_load(const Sixteens thread* self, uint offset)
     return Sixteens_shifted(self, t1, t2);
 }
 
-uint4 Sixteens_load_last(const Sixteens thread* self, uint offset)
-{
-    ulong first = self->aligned + ulong(offset);
-    uint4 t1 = (*(const device uint4*)((uchar device*)first));
-    bool t2 = self->two || self->one;
-    t2 = t2 || self->odd;
-    uint4 t3 = (*(const device uint4*)((uchar device*)(first + ulong(t2 ? 16 : 0))));
-    return Sixteens_shifted(self, t1, t3);
-}
-
 uint load2(uchar device* p)
 {
     return uint(*(ushort device*)(p));
 }
 
-Q6_K_Bits Q6_K_Bits_make(uint4 low, uint4 high, uint4 pairs, uint2 scales, uint d)
+Q6_K_Bits Q6_K_Bits_make(uint4 nibbles, uint4 pairs, uint2 scales, uint d)
 {
     Q6_K_Bits t1;
-    t1.low = low;
-    t1.high = high;
+    t1.nibbles = nibbles;
     t1.pairs = pairs;
     t1.scales = scales;
     t1.d = d;
@@ -256,34 +250,35 @@ Q6_K_Bits Q6_K_Bits_make(uint4 low, uint4 high, uint4 pairs, uint2 scales, uint 
 
 Q6_K_Bits Q6_K_fetch(uchar device* row, uint unit)
 {
-    uchar device* block = row + (unit >> 2U) * 210U;
-    uint half_1 = (unit >> 1U) & 1U;
-    uint place = (unit & 1U) * 16U;
+    uchar device* block = row + (unit >> 3U) * 210U;
+    uint half_1 = (unit >> 2U) & 1U;
+    uint place = unit & 3U;
     Sixteens sixteens = Sixteens_make(block);
-    uint nibbles = half_1 * 64U + place;
-    Sixteens t1 = sixteens;
-    uint4 t2 = Sixteens_load(&t1, nibbles);
-    uint t3 = nibbles + 32U;
-    Sixteens t4 = sixteens;
-    uint4 t5 = Sixteens_load(&t4, t3);
-    uint t6 = 128U + half_1 * 32U + place;
-    Sixteens t7 = sixteens;
-    uint4 t8 = Sixteens_load(&t7, t6);
-    Sixteens t9 = sixteens;
-    uint4 t10 = Sixteens_load_last(&t9, 192U);
-    uint2 t11 = (half_1 != 0U) ? t10.zw : t10.xy;
-    uint t12 = load2(block + 208);
-    return Q6_K_Bits_make(t2, t5, t8, t11, t12);
+    uint t1 = half_1 * 64U + place * 16U;
+    Sixteens t2 = sixteens;
+    uint4 t3 = Sixteens_load(&t2, t1);
+    uint t4 = 128U + half_1 * 32U + (unit & 1U) * 16U;
+    Sixteens t5 = sixteens;
+    uint4 t6 = Sixteens_load(&t5, t4);
+    uint t7 = unit & 2U;
+    uint4 pairs = t6 >> (uint4(t7));
+    uchar device* scales = block + 192 + half_1 * 8U + t7;
+    uint t8 = load2(scales);
+    uint t9 = load2(scales + 4);
+    uint2 t10 = uint2(t8, t9);
+    uint t11 = load2(block + 208);
+    return Q6_K_Bits_make(t3, pairs, t10, t11);
 }
 
 uint Team_activations(const Team thread* self, const MatvecArgs constant* args, uint t)
 {
-    return min(self->token + t, args->tokens - 1U) * args->columns;
+    uint t1 = Team_held(self, args, t);
+    return t1 * args->columns;
 }
 
 uint Q6_K_column(uint unit, uint group)
 {
-    return (unit >> 1U) * 128U + group * 32U + (unit & 1U) * 16U;
+    return (unit >> 2U) * 128U + group * 64U + (unit & 3U) * 16U;
 }
 
 array<float4, 4> load_x(float device* x, uint columns)
@@ -321,6 +316,11 @@ uint Team_place(uint matrix_1, uint r, uint t)
     return (matrix_1 + r) * 4U + t;
 }
 
+bool Team_has_sum(uint i)
+{
+    return Team_has(i / 4U, i / 4U % 1U);
+}
+
 struct EntryPointParams
 {
     MatvecArgs args;
@@ -330,38 +330,58 @@ struct KernelContext
 {
     EntryPointParams constant* given;
     uint simd_lanes;
-    array<float, 32> threadgroup* part;
+    array<float, 256> threadgroup* parts;
 };
 
-float team_sum(float value, uint thread_1, KernelContext thread* kernelContext)
+void add_up(Team thread* team, uint thread_1, KernelContext thread* kernelContext)
 {
-    float sum = simd_sum(value);
     uint t1 = kernelContext->simd_lanes;
-    if(TEAM <= (kernelContext->simd_lanes))
+    #pragma unroll
+    for(uint i = 0U; i < 8U; i++)
     {
-        return sum;
+        if(Team_has_sum(i))
+        {
+            float t2 = simd_sum(team->sums[i]);
+            team->sums[i] = t2;
+        }
+    }
+    if(TEAM <= t1)
+    {
+        return;
+    }
+    #pragma unroll
+    for(uint i = 0U; i < 8U; i++)
+    {
+        if(Team_has_sum(i) && simd_is_first())
+        {
+            uint t3 = i * 32U;
+            uint t4 = thread_1 / t1;
+            (*kernelContext->parts)[t3 + t4] = team->sums[i];
+        }
     }
     threadgroup_barrier(mem_flags::mem_threadgroup);
-    if(simd_is_first())
-    {
-        uint t2 = thread_1 / t1;
-        (*kernelContext->part)[t2] = sum;
-    }
-    threadgroup_barrier(mem_flags::mem_threadgroup);
-    uint t3 = thread_1 / TEAM;
-    uint t4 = TEAM / t1;
-    uint t5 = t3 * t4;
-    float sum_1 = 0.0;
+    uint t5 = thread_1 / TEAM;
     uint t6 = TEAM / t1;
-    for(uint i = 0U; i < t6; i++)
+    uint t7 = t5 * t6;
+    #pragma unroll
+    for(uint i = 0U; i < 8U; i++)
     {
-        sum_1 = sum_1 + (*kernelContext->part)[t5 + i];
+        if(!Team_has_sum(i))
+        {
+            continue;
+        }
+        team->sums[i] = 0.0;
+        uint t8 = TEAM / t1;
+        for(uint k = 0U; k < t8; k++)
+        {
+            team->sums[i] = team->sums[i] + (*kernelContext->parts)[i * 32U + t7 + k];
+        }
     }
-    return sum_1;
 }
 
 void finish(const MatvecArgs constant* args, Team thread* team, uint thread_1, float scale_1, KernelContext thread* kernelContext)
 {
+    add_up(team, thread_1, kernelContext);
     #pragma unroll
     for(uint r = 0U; r < 1U; r++)
     {
@@ -372,24 +392,14 @@ void finish(const MatvecArgs constant* args, Team thread* team, uint thread_1, f
         #pragma unroll
         for(uint t = 0U; t < 4U; t++)
         {
-            float t1 = team_sum(team->sums[Team_place(0U, r, t)], thread_1, kernelContext);
-            float sum = scale_1 * t1;
-            float sum_1;
-            if(GATED)
-            {
-                float t2 = team_sum(team->sums[Team_place(1U, r, t)], thread_1, kernelContext);
-                sum_1 = sum / (1.0 + exp(- sum)) * (scale_1 * t2);
-            }
-            else
-            {
-                sum_1 = sum;
-            }
+            float sum = scale_1 * team->sums[Team_place(0U, r, t)];
+            float sum_1 = GATED ? sum / (1.0 + exp(- sum)) * (scale_1 * team->sums[Team_place(1U, r, t)]) : sum;
             float sum_2 = sum_1 + (team->bias[r] + team->residual[r * 4U + t]);
             team->sums[Team_place(0U, r, t)] = sum_2;
             uint row = team->row + r;
             uint token = team->token + t;
-            bool t3 = (team->lane) == 0U && row < (args->rows);
-            if(t3 && token < (args->tokens))
+            bool t1 = (team->lane) == 0U && row < (args->rows);
+            if(t1 && token < (args->tokens))
             {
                 *(args->y + (token * args->rows + row)) = sum_2;
             }
@@ -401,12 +411,12 @@ void finish(const MatvecArgs constant* args, Team thread* team, uint thread_1, f
 {
     KernelContext kernelContext;
     kernelContext.given = given;
-    threadgroup array<float, 32> part;
-    kernelContext.part = &part;
+    threadgroup array<float, 256> parts;
+    kernelContext.parts = &parts;
     kernelContext.simd_lanes = _builtinWaveLaneCount_0;
     Team team = Team_make(&given->args, group, thread_index);
     float device* t1 = (float device*)(given->args.x);
-    uint units = given->args.columns / 64U;
+    uint units = given->args.columns / 32U;
     for(uint unit = team.lane; unit < units; unit += TEAM)
     {
         array<Q6_K_Bits, 2> bits;
@@ -426,7 +436,7 @@ void finish(const MatvecArgs constant* args, Team thread* team, uint thread_1, f
             }
         }
         #pragma unroll
-        for(uint g = 0U; g < 4U; g++)
+        for(uint g = 0U; g < 2U; g++)
         {
             array<array<float4, 4>, 4> loaded;
             #pragma unroll
