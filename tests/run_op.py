@@ -109,7 +109,7 @@ class Ran:
         values: the same.
         derived: what was derived, by tag.
         kernels: that ran, in order.
-        padding: the bucket's rows after those that count; POISON where no kernel wrote.
+        padding: the rows that do not count; NaN where nothing was written.
     """
 
     out: Floats
