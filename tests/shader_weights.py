@@ -15,7 +15,7 @@ def lengths(fmt: str) -> tuple[int, ...]:
     """Return row lengths: the edges around a block, or for floats around a unit and a subgroup."""
     weights = BLOCK_TYPES[fmt].weights
     if weights == 1:
-        return (1, 31, 32, 33, 255, 256, 257)
+        return (1, 31, 32, 33, 36, 255, 256, 257)
     return (weights, 3 * weights) if weights == 256 else (32, 96, 256, 288)
 
 

@@ -15,7 +15,7 @@ DECLARED = re.compile(
     r" (\w+)(?: = (.*))?;"
 )
 STEP = re.compile(r"(\w+) = \1 (?:(\+) (\w+(?: [*/] \w+)*)|([-*]) (\w+));")
-COUNTED = re.compile(r"for\((?:\w+ )?(\w+) = \d+U?; \1 < (\d+)U?; \1(?: \+= (\d+)U?|.*)\)")
+COUNTED = re.compile(r"for\((?:\w+ )?(\w+) = \d+U?; \1 <=? (\d+)U?; \1(?: \+= (\d+)U?|.*)\)")
 LEAVES = re.compile(r"\b(?:continue|break|return)\b")
 CALL = re.compile(r"[\w.>-]+(?:\((?:[^()]|\([^()]*\))*\))?")
 

@@ -49,6 +49,7 @@ PARITY = TESTS / "parity" / "shaders"
 EDGEQUANT = TESTS.parent / "edgequant"
 HARMLESS = "No result changes"  # a reason begins so, if that is one
 ENOUGH = 0.95  # of them must be caught
+PATIENCE = 60  # seconds after which a quick test is thought to run for ever
 
 
 class Fate(IntEnum):
@@ -78,11 +79,6 @@ class Task:
         files = sorted({item.path for _, item in self.tests})
         source = METAL.find(shipped("shaders"), self.kernel).path
         return f"{_contents((source, *files))} {self.name}"
-
-    @property
-    def patience(self) -> int:
-        """Seconds after which it is thought to run for ever."""
-        return 60 + int(10 * sum(seconds for seconds, _ in self.tests))
 
 
 class Mutation:
@@ -162,7 +158,6 @@ class Mutation:
                 yield Task(kernel, mutant, tests)
 
     def _try(self, session: pytest.Session, task: Task) -> Fate:
-        signal.alarm(task.patience)  # ends this process
         source = METAL.find(shipped("shaders"), task.kernel).path.read_text()
         try:
             (mine, _), (right, _) = (
@@ -184,7 +179,8 @@ class Mutation:
 
     @staticmethod
     def _meet(session: pytest.Session, task: Task) -> Fate:
-        for _, item in task.tests:
+        for seconds, item in task.tests:
+            signal.alarm(PATIENCE + int(10 * seconds))  # ends this process
             session._setupstate.teardown_exact(item)
             if any(report.failed for report in runtestprotocol(item, nextitem=item, log=False)):
                 return Fate.CAUGHT

@@ -59,7 +59,6 @@ ROWS = 2  # of a workgroup: registers hold their queries and sums
 MOST_ROWS = 4  # the same, as the kernel is written
 ALONE = 64  # workgroups up to which a row has one of its own where the context is not split
 CHUNKS = 2  # of 8 values a thread has of a head, if lanes suffice
-AHEAD = 2  # keys of a team in one step; those of the next are on their way meanwhile
 UNSPLIT = 512  # tokens of context up to which it is not split
 SHARE = 128  # tokens of context of a split at least
 SUBGROUPS = 8  # of a workgroup, if their sums fit
@@ -132,9 +131,10 @@ def _many(call: Call, heads: Heads) -> Launch:
         rows = 4 * matrix[0]
         tile = []
     else:
-        kernel = f"attention_tiled_{cache.lower()}"
-        rows = 32 if heads.head_dim <= WIDEST // 2 and cache != "F32" else 16
-        tile = [heads.head_dim, rows]
+        wide = heads.head_dim > WIDEST // 2 and cache != "F32"
+        kernel = f"attention_tiled_{cache.lower()}{'_wide' if wide else ''}"
+        rows = 16 if wide or cache == "F32" else 32
+        tile = [heads.head_dim]
     return Launch(
         kernel,
         operands,
@@ -181,7 +181,7 @@ def _few(call: Call, heads: Heads, fresh: Rotation | None) -> tuple[Launch, ...]
         ),
         (splits, heads.heads_kv, passes),
         (
-            subgroup * subgroups, head_dim, rows_each, lanes, -(-head_dim // (8 * lanes)), AHEAD,
+            subgroup * subgroups, head_dim, rows_each, lanes, -(-head_dim // (8 * lanes)),
             int(bool(wanted) and splits == 1), *turning, subgroups,
         ),
     )  # fmt: skip

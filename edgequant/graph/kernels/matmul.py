@@ -28,7 +28,7 @@ MATMUL = Arguments(
         ("tokens", "uint"),
         ("stride", "uint"),
         ("row_nbytes", "uint"),
-        ("steps", "uint"),
+        ("splits", "uint"),
         # What is fused is told at run time: every pipeline more costs start-up and code memory.
         ("adds_bias", "uint"),
         ("adds_residual", "uint"),
@@ -196,8 +196,6 @@ def _cooperative(call: Call, linear: Linear, tokens: int, tile: Tile) -> tuple[L
     splits = min(SPLITS, max(1, FILLS // (row_tiles * token_tiles)), max(1, steps // 8))
     if linear.gated:
         splits = 1  # its sums must be whole before they meet
-    each = _count(steps, splits)
-    splits = _count(steps, each)
     alone = splits == 1
 
     written = halves(linear.columns, tokens)
@@ -228,7 +226,7 @@ def _cooperative(call: Call, linear: Linear, tokens: int, tile: Tile) -> tuple[L
             tokens=tokens,
             stride=stride,
             row_nbytes=weight.row_nbytes(linear.columns),
-            steps=each,
+            splits=splits,
             adds_bias=linear.bias and alone,
             adds_residual=linear.residual and alone,
             gated=linear.gated,

@@ -191,18 +191,18 @@ struct KernelContext
     kernelContext.simd_lane = _builtinWaveLaneIndex_0;
     uint rows = given->a.tokens * given->a.group;
     uint head = group.y;
-    uint first_row = ((rows + 32U - 1U) / 32U - 1U - group.x) * 32U;
-    uint past = given->a.step->past;
-    uint t3 = first_row / given->a.group;
-    if(t3 >= (given->a.step->tokens))
+    uint first_row = ((rows - 1U) / 32U - group.x) * 32U;
+    uint t3 = min(first_row + 32U, given->a.step->tokens * given->a.group);
+    if(first_row >= t3)
     {
         return;
     }
-    uint t4 = (first_row + 32U - 1U) / given->a.group;
-    uint length = past + min(t4, given->a.step->tokens - 1U) + 1U;
+    uint past = given->a.step->past;
+    uint t4 = t3 - 1U;
+    uint length = past + (t4 / given->a.group) + 1U;
     for(uint i = thread_index; i < 512U; i += 128U)
     {
-        uint t5 = min(first_row + i / 16U, given->a.step->tokens * given->a.group - 1U);
+        uint t5 = min(first_row + i / 16U, t4);
         ManyAttentionArgs t6 = given->a;
         uint t7 = t5 / given->a.group;
         uint t8 = (t7 * given->a.heads_kv + head) * given->a.group;
@@ -236,7 +236,7 @@ struct KernelContext
     uint line = t20 + lane / 4U;
     uint part = lane % 4U;
     uint t21 = first_row + line;
-    uint t22 = past + (min(t21, rows - 1U) / given->a.group);
+    uint t22 = past + (t21 / given->a.group);
     ManyAttentionArgs t23 = given->a;
     {
         Moved t24;
@@ -321,7 +321,7 @@ struct KernelContext
         }
         float most_1 = most;
         #pragma unroll
-        for(uint i_3 = 1U; i_3 < 4U; i_3 *= 2U)
+        for(uint i_3 = 1U; i_3 <= 2U; i_3 *= 2U)
         {
             float t42 = simd_shuffle((most_1), ushort(int((kernelContext.simd_lane) ^ i_3)));
             most_1 = max(most_1, t42);
@@ -350,10 +350,7 @@ struct KernelContext
                 #pragma unroll
                 for(uint i_4 = 0U; i_4 < 1U; i_4++)
                 {
-                    if((part + i_4) < 2U)
-                    {
-                        (*kernelContext.scores)[line * 9U + part + i_4] = (*kernelContext.scores)[line * 9U + part + i_4] * float4(keep);
-                    }
+                    (*kernelContext.scores)[line * 9U + part + i_4] = (*kernelContext.scores)[line * 9U + part + i_4] * float4(keep);
                 }
                 simdgroup_barrier(mem_flags::mem_threadgroup);
                 simdgroup_matrix<float, 8, 8> t44 = _slang_simdgroup_load<simdgroup_matrix<float, 8, 8>>((const threadgroup float*)&(*(kernelContext.scores))[(t43)], 4 * (9U));
@@ -405,7 +402,7 @@ struct KernelContext
         base = t30;
     }
     #pragma unroll
-    for(uint i = 1U; i < 4U; i *= 2U)
+    for(uint i = 1U; i <= 2U; i *= 2U)
     {
         weight = weight + (simd_shuffle((weight), ushort(int((kernelContext.simd_lane) ^ i))));
     }

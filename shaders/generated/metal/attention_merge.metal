@@ -2,13 +2,13 @@
 #include <metal_stdlib>
 using namespace metal;
 #pragma clang fp contract(fast)
-constant uint fc_SPLITS [[function_constant(2)]];
-constant uint SPLITS = is_function_constant_defined(fc_SPLITS) ? fc_SPLITS : 16U;
 constant uint fc_THREADS [[function_constant(0)]];
 constant uint THREADS = is_function_constant_defined(fc_THREADS) ? fc_THREADS : 256U;
 constant uint fc_HEAD_DIM [[function_constant(1)]];
 constant uint HEAD_DIM = is_function_constant_defined(fc_HEAD_DIM) ? fc_HEAD_DIM : 128U;
 constant uint SLICES = THREADS / (HEAD_DIM / 4U);
+constant uint fc_SPLITS [[function_constant(2)]];
+constant uint SPLITS = is_function_constant_defined(fc_SPLITS) ? fc_SPLITS : 16U;
 constant uint fc_ROUNDED [[function_constant(3)]];
 constant bool ROUNDED = is_function_constant_defined(fc_ROUNDED) ? fc_ROUNDED != 0U : false;
 struct Int8Activations
@@ -107,25 +107,19 @@ void Int8Activations_store(const Int8Activations thread* self, uint first, float
         s = s + kernelContext.simd_lanes;
     }
     float total_1 = simd_sum(total);
-    uint slice = thread_index / (HEAD_DIM / 4U);
-    uint t4 = thread_index % (HEAD_DIM / 4U);
-    float4 t5 = float4(0.0);
-    float4 sum;
-    if(slice < SLICES)
+    uint t4 = thread_index / (HEAD_DIM / 4U);
+    uint t5 = thread_index % (HEAD_DIM / 4U);
+    float4 t6 = float4(0.0);
+    float4 sum = t6;
+    for(s = 0U; s < SPLITS; s += SLICES)
     {
-        sum = t5;
-        for(s = 0U; s < SPLITS; s += SLICES)
+        uint mine = s + t4;
+        if(mine < SPLITS)
         {
-            uint t6 = s + slice;
-            uint t7 = min(t6, SPLITS - 1U);
-            float weight = t6 < SPLITS ? exp2((float2(*(t1 + t7))).x - t2) : 0.0;
-            float4 t8 = (*(const device float4*)(given->a.partial + (first + t7) * HEAD_DIM + 4U * t4));
-            sum = sum + float4(weight) * t8;
+            float t7 = exp2((float2(*(t1 + mine))).x - t2);
+            float4 t8 = (*(const device float4*)(given->a.partial + (first + mine) * HEAD_DIM + 4U * t5));
+            sum = sum + float4(t7) * t8;
         }
-    }
-    else
-    {
-        sum = t5;
     }
     (*kernelContext.sums)[thread_index] = sum;
     threadgroup_barrier(mem_flags::mem_threadgroup);

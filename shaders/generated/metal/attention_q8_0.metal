@@ -8,18 +8,14 @@ constant uint fc_ROWS [[function_constant(2)]];
 constant uint ROWS = is_function_constant_defined(fc_ROWS) ? fc_ROWS : 4U;
 constant uint fc_THREADS [[function_constant(0)]];
 constant uint THREADS = is_function_constant_defined(fc_THREADS) ? fc_THREADS : 256U;
-constant uint fc_SUBGROUPS [[function_constant(11)]];
+constant uint fc_SUBGROUPS [[function_constant(10)]];
 constant uint SUBGROUPS = is_function_constant_defined(fc_SUBGROUPS) ? fc_SUBGROUPS : 8U;
 constant uint fc_LANES [[function_constant(3)]];
 constant uint LANES = is_function_constant_defined(fc_LANES) ? fc_LANES : 8U;
-constant uint fc_AHEAD [[function_constant(5)]];
-constant uint AHEAD = is_function_constant_defined(fc_AHEAD) ? fc_AHEAD : 2U;
-constant uint fc_INTERLEAVED [[function_constant(8)]];
+constant uint fc_INTERLEAVED [[function_constant(7)]];
 constant bool INTERLEAVED = is_function_constant_defined(fc_INTERLEAVED) ? fc_INTERLEAVED != 0U : true;
-constant uint fc_FRESH [[function_constant(7)]];
+constant uint fc_FRESH [[function_constant(6)]];
 constant bool FRESH = is_function_constant_defined(fc_FRESH) ? fc_FRESH != 0U : false;
-constant uint fc_CHUNKS [[function_constant(4)]];
-constant uint CHUNKS = is_function_constant_defined(fc_CHUNKS) ? fc_CHUNKS : 2U;
 half device* ByteCache_scales(uchar device* cache, uint size)
 {
     return (half device*)((cache + size));
@@ -65,7 +61,7 @@ uint Head_paired(uint d)
     return d < (HEAD_DIM / 2U) ? d + HEAD_DIM / 2U : d - HEAD_DIM / 2U;
 }
 
-constant uint fc_SCALED [[function_constant(10)]];
+constant uint fc_SCALED [[function_constant(9)]];
 constant bool SCALED = is_function_constant_defined(fc_SCALED) ? fc_SCALED != 0U : false;
 float2 turn(float angle)
 {
@@ -95,7 +91,7 @@ float2 turn(float angle)
     return (quarter & 2U) != 0U ? float2(- c_1, - s_1) : float2(c_1, s_1);
 }
 
-constant uint fc_NORMED [[function_constant(9)]];
+constant uint fc_NORMED [[function_constant(8)]];
 constant bool NORMED = is_function_constant_defined(fc_NORMED) ? fc_NORMED != 0U : false;
 float dot8(const Eight thread* a, const Eight thread* b)
 {
@@ -156,7 +152,7 @@ struct KernelContext
 float team_sum(float x, KernelContext thread* kernelContext)
 {
     float t1 = x;
-    for(uint i = 1U; i < LANES; i *= 2U)
+    for(uint i = 1U; i <= (LANES / 2U); i *= 2U)
     {
         t1 = t1 + (simd_shuffle((t1), ushort(int((kernelContext->simd_lane) ^ i))));
     }
@@ -166,20 +162,17 @@ float team_sum(float x, KernelContext thread* kernelContext)
 struct Head
 {
     float device* norm;
-    array<Eight, 4> own;
-    array<Eight, 4> other;
+    array<Eight, 2> own;
+    array<Eight, 2> other;
 };
 
 float Head_measured(const Head thread* self, uint lane, float epsilon, KernelContext thread* kernelContext)
 {
     float sum = 0.0;
     #pragma unroll
-    for(uint c = 0U; c < 4U; c++)
+    for(uint c = 0U; c < 2U; c++)
     {
-        if(c < CHUNKS)
-        {
-            sum = sum + ((c * LANES + lane) < (HEAD_DIM / 8U) ? dot8(&self->own[c], &self->own[c]) : 0.0);
-        }
+        sum = sum + ((c * LANES + lane) < (HEAD_DIM / 8U) ? dot8(&self->own[c], &self->own[c]) : 0.0);
     }
     float t1 = team_sum(sum, kernelContext);
     return 1.0 / sqrt(t1 / float(HEAD_DIM) + epsilon);
@@ -238,18 +231,15 @@ void Head_rotate(Head thread* self, uint lane, float epsilon, KernelContext thre
         t1 = 1.0;
     }
     #pragma unroll
-    for(uint c = 0U; c < 4U; c++)
+    for(uint c = 0U; c < 2U; c++)
     {
-        if(c < CHUNKS)
-        {
-            uint d = 8U * min(c * LANES + lane, HEAD_DIM / 8U - 1U);
-            Head t3 = *self;
-            float4 t4 = Head_turned(&t3, (&self->own[c])->low, (&self->other[c])->low, d, t1, kernelContext);
-            uint t5 = d + 4U;
-            Head t6 = *self;
-            float4 t7 = Head_turned(&t6, (&self->own[c])->high, (&self->other[c])->high, t5, t1, kernelContext);
-            self->own[c] = Eight_make(t4, t7);
-        }
+        uint d = 8U * min(c * LANES + lane, HEAD_DIM / 8U - 1U);
+        Head t3 = *self;
+        float4 t4 = Head_turned(&t3, (&self->own[c])->low, (&self->other[c])->low, d, t1, kernelContext);
+        uint t5 = d + 4U;
+        Head t6 = *self;
+        float4 t7 = Head_turned(&t6, (&self->own[c])->high, (&self->other[c])->high, t5, t1, kernelContext);
+        self->own[c] = Eight_make(t4, t7);
     }
 }
 
@@ -294,7 +284,39 @@ Eight ByteCache_decode(const ByteCache_Bits thread* bits)
     return Eight_make(t3, t2 * t4);
 }
 
-constant uint fc_ROUNDED [[function_constant(6)]];
+float teams_max(float x, KernelContext thread* kernelContext)
+{
+    float t1 = x;
+    for(uint i = LANES; i <= (THREADS / SUBGROUPS / 2U); i *= 2U)
+    {
+        float t2 = simd_shuffle((t1), ushort(int((kernelContext->simd_lane) ^ i)));
+        t1 = max(t1, t2);
+    }
+    return t1;
+}
+
+float teams_sum(float x, KernelContext thread* kernelContext)
+{
+    float t1 = x;
+    for(uint i = LANES; i <= (THREADS / SUBGROUPS / 2U); i *= 2U)
+    {
+        t1 = t1 + (simd_shuffle((t1), ushort(int((kernelContext->simd_lane) ^ i))));
+    }
+    return t1;
+}
+
+Eight teams_sum_1(const Eight thread* x, KernelContext thread* kernelContext)
+{
+    Eight t1 = *x;
+    for(uint i = LANES; i <= (THREADS / SUBGROUPS / 2U); i *= 2U)
+    {
+        t1.low = t1.low + (simd_shuffle((t1.low), ushort(int((kernelContext->simd_lane) ^ i))));
+        t1.high = t1.high + (simd_shuffle((t1.high), ushort(int((kernelContext->simd_lane) ^ i))));
+    }
+    return t1;
+}
+
+constant uint fc_ROUNDED [[function_constant(5)]];
 constant bool ROUNDED = is_function_constant_defined(fc_ROUNDED) ? fc_ROUNDED != 0U : false;
 struct Int8Activations
 {
@@ -359,75 +381,67 @@ void Int8Activations_store(const Int8Activations thread* self, uint first, float
     uint t5 = thread_index / LANES;
     uint past = kernelContext.given->a.step->past;
     uint length = kernelContext.given->a.step->past + kernelContext.given->a.step->tokens;
-    uint t6 = (length + kernelContext.given->a.splits * (THREADS / LANES) - 1U) / (kernelContext.given->a.splits * (THREADS / LANES));
-    uint share = t6 * (THREADS / LANES);
+    uint t6 = length / (kernelContext.given->a.splits * (THREADS / LANES));
+    uint share = (t6 + 1U) * (THREADS / LANES);
     uint start = split * share;
     uint t7 = min(start + share, length);
-    uint i = FRESH ? min(t7, past) : t7;
+    uint g = FRESH ? min(t7, past) : t7;
     uint t8 = kernelContext.given->a.heads_kv * kernelContext.given->a.capacity * HEAD_DIM;
     uint t9 = head * kernelContext.given->a.capacity * (HEAD_DIM / 8U);
-    array<ByteCache_Bits, 16> keys;
-    array<ByteCache_Bits, 16> values;
+    uint t10 = kernelContext.given->a.tokens * kernelContext.given->a.group;
+    array<ByteCache_Bits, 4> keys;
+    array<ByteCache_Bits, 4> values;
     #pragma unroll
-    for(uint i_1 = 0U; i_1 < 4U; i_1++)
+    for(uint i = 0U; i < 2U; i++)
     {
-        if(i_1 < AHEAD)
+        #pragma unroll
+        for(uint c = 0U; c < 2U; c++)
         {
-            #pragma unroll
-            for(uint c = 0U; c < 4U; c++)
+            if(!(g > 0U))
             {
-                if(c < CHUNKS)
-                {
-                    if(!(i > 0U))
-                    {
-                        continue;
-                    }
-                    uint run = t9 + min(start + i_1 * (THREADS / LANES) + t5, max(i, 1U) - 1U) * (HEAD_DIM / 8U) + min(c * LANES + lane, HEAD_DIM / 8U - 1U);
-                    uint t10 = i_1 * 4U + c;
-                    ByteCache_Bits t11 = ByteCache_fetch(kernelContext.given->a.key_cache, t8, run);
-                    keys[t10] = t11;
-                    ByteCache_Bits t12 = ByteCache_fetch(kernelContext.given->a.value_cache, t8, run);
-                    values[t10] = t12;
-                }
+                continue;
             }
+            uint run = t9 + min(start + i * (THREADS / LANES) + t5, g - 1U) * (HEAD_DIM / 8U) + min(c * LANES + lane, HEAD_DIM / 8U - 1U);
+            uint t11 = i * 2U + c;
+            ByteCache_Bits t12 = ByteCache_fetch(kernelContext.given->a.key_cache, t8, run);
+            keys[t11] = t12;
+            ByteCache_Bits t13 = ByteCache_fetch(kernelContext.given->a.value_cache, t8, run);
+            values[t11] = t13;
         }
     }
     array<Head, 4> queries;
-    float device* t13 = FRESH ? kernelContext.given->a.keys + head * HEAD_DIM : kernelContext.given->a.queries;
-    AttentionArgs t14 = kernelContext.given->a;
+    float device* t14 = FRESH ? kernelContext.given->a.keys + head * HEAD_DIM : kernelContext.given->a.queries;
+    AttentionArgs t15 = kernelContext.given->a;
     {
-        Head t15;
-        t15.norm = t14.key_norm;
+        Head t16;
+        t16.norm = t15.key_norm;
         #pragma unroll
-        for(uint c = 0U; c < 4U; c++)
+        for(uint c = 0U; c < 2U; c++)
         {
-            if(c < CHUNKS)
+            uint d = 8U * min(c * LANES + lane, HEAD_DIM / 8U - 1U);
+            float device* t17 = t14 + d;
+            float4 t18 = (*(const device float4*)(t17));
+            float4 t19 = (*(const device float4*)(t17 + 4));
+            t16.own[c] = Eight_make(t18, t19);
+            if(!INTERLEAVED)
             {
-                uint d = 8U * min(c * LANES + lane, HEAD_DIM / 8U - 1U);
-                float device* t16 = t13 + d;
-                float4 t17 = (*(const device float4*)(t16));
-                float4 t18 = (*(const device float4*)(t16 + 4));
-                t15.own[c] = Eight_make(t17, t18);
-                if(!INTERLEAVED)
-                {
-                    float4 t19 = (*(const device float4*)(t13 + Head_paired(d)));
-                    float4 t20 = (*(const device float4*)(t13 + Head_paired(d + 4U)));
-                    t15.other[c] = Eight_make(t19, t20);
-                }
+                float4 t20 = (*(const device float4*)(t14 + Head_paired(d)));
+                float4 t21 = (*(const device float4*)(t14 + Head_paired(d + 4U)));
+                t16.other[c] = Eight_make(t20, t21);
             }
         }
-        t1 = t15;
+        t1 = t16;
     }
     Head fresh = t1;
-    array<Eight, 4> value;
+    array<Eight, 2> value;
     #pragma unroll
-    for(uint c = 0U; c < 4U; c++)
+    for(uint c = 0U; c < 2U; c++)
     {
-        t13 = FRESH ? kernelContext.given->a.values + head * HEAD_DIM : kernelContext.given->a.queries;
-        float device* from = t13 + 8U * min(c * LANES + lane, HEAD_DIM / 8U - 1U);
-        float4 t21 = (*(const device float4*)(from));
-        float4 t22 = (*(const device float4*)(from + 4));
-        value[c] = Eight_make(t21, t22);
+        t14 = FRESH ? kernelContext.given->a.values + head * HEAD_DIM : kernelContext.given->a.queries;
+        float device* from = t14 + 8U * min(c * LANES + lane, HEAD_DIM / 8U - 1U);
+        float4 t22 = (*(const device float4*)(from));
+        float4 t23 = (*(const device float4*)(from + 4));
+        value[c] = Eight_make(t22, t23);
     }
     bool last_share = start < length && t7 == length;
     #pragma unroll
@@ -435,35 +449,32 @@ void Int8Activations_store(const Int8Activations thread* self, uint first, float
     {
         if(r < ROWS)
         {
-            uint t23 = min(t4 + r, kernelContext.given->a.tokens * kernelContext.given->a.group - 1U);
-            uint t24 = t23 / kernelContext.given->a.group;
-            AttentionArgs t25 = kernelContext.given->a;
-            uint t26 = (t24 * kernelContext.given->a.heads_kv + head) * kernelContext.given->a.group;
-            uint t27 = t23 % kernelContext.given->a.group;
-            float device* t28 = t25.queries + (t26 + t27) * HEAD_DIM;
-            AttentionArgs t29 = kernelContext.given->a;
+            uint t24 = min(t4 + r, t10 - 1U);
+            uint t25 = t24 / kernelContext.given->a.group;
+            AttentionArgs t26 = kernelContext.given->a;
+            uint t27 = (t25 * kernelContext.given->a.heads_kv + head) * kernelContext.given->a.group;
+            uint t28 = t24 % kernelContext.given->a.group;
+            float device* t29 = t26.queries + (t27 + t28) * HEAD_DIM;
+            AttentionArgs t30 = kernelContext.given->a;
             {
-                Head t30;
-                t30.norm = t29.query_norm;
+                Head t31;
+                t31.norm = t30.query_norm;
                 #pragma unroll
-                for(uint c = 0U; c < 4U; c++)
+                for(uint c = 0U; c < 2U; c++)
                 {
-                    if(c < CHUNKS)
+                    uint d_1 = 8U * min(c * LANES + lane, HEAD_DIM / 8U - 1U);
+                    float device* t32 = t29 + d_1;
+                    float4 t33 = (*(const device float4*)(t32));
+                    float4 t34 = (*(const device float4*)(t32 + 4));
+                    t31.own[c] = Eight_make(t33, t34);
+                    if(!INTERLEAVED)
                     {
-                        uint d_1 = 8U * min(c * LANES + lane, HEAD_DIM / 8U - 1U);
-                        float device* t31 = t28 + d_1;
-                        float4 t32 = (*(const device float4*)(t31));
-                        float4 t33 = (*(const device float4*)(t31 + 4));
-                        t30.own[c] = Eight_make(t32, t33);
-                        if(!INTERLEAVED)
-                        {
-                            float4 t34 = (*(const device float4*)(t28 + Head_paired(d_1)));
-                            float4 t35 = (*(const device float4*)(t28 + Head_paired(d_1 + 4U)));
-                            t30.other[c] = Eight_make(t34, t35);
-                        }
+                        float4 t35 = (*(const device float4*)(t29 + Head_paired(d_1)));
+                        float4 t36 = (*(const device float4*)(t29 + Head_paired(d_1 + 4U)));
+                        t31.other[c] = Eight_make(t35, t36);
                     }
                 }
-                t2 = t30;
+                t2 = t31;
             }
             queries[r] = t2;
         }
@@ -478,8 +489,8 @@ void Int8Activations_store(const Int8Activations thread* self, uint first, float
         }
         threadgroup_barrier(mem_flags::mem_threadgroup);
     }
-    array<Eight, 16> q;
-    array<Eight, 16> sum;
+    array<Eight, 8> q;
+    array<Eight, 8> sum;
     array<float, 4> largest;
     array<float, 4> weight;
     array<uint, 4> last;
@@ -493,21 +504,18 @@ void Int8Activations_store(const Int8Activations thread* self, uint first, float
                 Head_rotate(&queries[r], lane, kernelContext.given->a.epsilon, &kernelContext);
             }
             #pragma unroll
-            for(uint c = 0U; c < 4U; c++)
+            for(uint c = 0U; c < 2U; c++)
             {
-                if(c < CHUNKS)
-                {
-                    float scale = (c * LANES + lane) < (HEAD_DIM / 8U) ? kernelContext.given->a.scale : 0.0;
-                    uint t36 = r * 4U + c;
-                    q[t36] = Eight_make(float4(scale) * (&(&queries[r])->own[c])->low, float4(scale) * (&(&queries[r])->own[c])->high);
-                    float4 t37 = float4(0.0);
-                    sum[t36] = Eight_make(t37, t37);
-                }
+                float scale = (c * LANES + lane) < (HEAD_DIM / 8U) ? kernelContext.given->a.scale : 0.0;
+                uint t37 = r * 2U + c;
+                q[t37] = Eight_make(float4(scale) * (&(&queries[r])->own[c])->low, float4(scale) * (&(&queries[r])->own[c])->high);
+                float4 t38 = float4(0.0);
+                sum[t37] = Eight_make(t38, t38);
             }
             largest[r] = -1.00000001504746622e+30;
             weight[r] = 0.0;
-            uint t38 = min(t4 + r, kernelContext.given->a.tokens * kernelContext.given->a.group - 1U) / kernelContext.given->a.group;
-            last[r] = past + t38;
+            uint t39 = (t4 + r) / kernelContext.given->a.group;
+            last[r] = past + t39;
         }
     }
     if(!(FRESH))
@@ -517,121 +525,91 @@ void Int8Activations_store(const Int8Activations thread* self, uint first, float
     if(last_share)
     {
         Head_rotate(&fresh, lane, kernelContext.given->a.epsilon, &kernelContext);
-        array<float, 4> score;
+        #pragma unroll
+        for(uint c = 0U; c < 2U; c++)
+        {
+            uint t40 = c * LANES;
+            uint run_1 = t9 + past * (HEAD_DIM / 8U) + t40 + lane;
+            last_share = t5 == 0U && t3 == 0U;
+            bool mine = last_share && (t40 + lane) < (HEAD_DIM / 8U);
+            AttentionArgs t41 = kernelContext.given->a;
+            Eight t42 = fresh.own[c];
+            store(t41.key_cache, t8, run_1, &t42, mine, &kernelContext);
+            AttentionArgs t43 = kernelContext.given->a;
+            Eight t44 = value[c];
+            store(t43.value_cache, t8, run_1, &t44, mine, &kernelContext);
+        }
         #pragma unroll
         for(uint r = 0U; r < 4U; r++)
         {
             if(r < ROWS)
             {
-                score[r] = 0.0;
-            }
-        }
-        #pragma unroll
-        for(uint c = 0U; c < 4U; c++)
-        {
-            if(c < CHUNKS)
-            {
-                uint t39 = c * LANES + lane;
-                uint run_1 = t9 + past * (HEAD_DIM / 8U) + min(t39, HEAD_DIM / 8U - 1U);
-                bool t40 = t5 == 0U;
-                last_share = t40 && t3 == 0U;
-                bool mine = last_share && t39 < (HEAD_DIM / 8U);
-                AttentionArgs t41 = kernelContext.given->a;
-                Eight t42 = fresh.own[c];
-                store(t41.key_cache, t8, run_1, &t42, mine, &kernelContext);
-                AttentionArgs t43 = kernelContext.given->a;
-                Eight t44 = value[c];
-                store(t43.value_cache, t8, run_1, &t44, mine, &kernelContext);
+                float scale = 0.0;
                 #pragma unroll
-                for(uint r = 0U; r < 4U; r++)
+                for(uint c = 0U; c < 2U; c++)
                 {
-                    if(r < ROWS)
+                    uint t45 = r * 2U + c;
+                    Eight t46 = q[t45];
+                    Eight t47 = fresh.own[c];
+                    scale = scale + dot8(&t46, &t47);
+                    if(t5 == 0U)
                     {
-                        uint t45 = r * 4U + c;
-                        Eight t46 = q[t45];
-                        Eight t47 = fresh.own[c];
-                        float t48 = dot8(&t46, &t47);
-                        score[r] = score[r] + t48;
-                        if(t40)
-                        {
-                            sum[t45] = value[c];
-                        }
+                        sum[t45] = value[c];
                     }
                 }
-            }
-        }
-        #pragma unroll
-        for(uint r = 0U; r < 4U; r++)
-        {
-            if(r < ROWS)
-            {
-                float t49 = team_sum(score[r], &kernelContext);
-                score[r] = t49;
-                bool t50 = t5 == 0U;
-                float scale = t50 ? score[r] : -1.00000001504746622e+30;
-                largest[r] = scale;
-                int t51 = t50 ? 1 : 0;
-                weight[r] = float(t51);
+                float t48 = team_sum(scale, &kernelContext);
+                bool t49 = t5 == 0U;
+                float total = t49 ? t48 : -1.00000001504746622e+30;
+                largest[r] = total;
+                int t50 = t49 ? 1 : 0;
+                weight[r] = float(t50);
             }
         }
     }
-    for(uint base = start; base < i; base += THREADS / LANES * AHEAD)
+    for(uint base = start; base < g; base += THREADS / LANES * 2U)
     {
-        array<ByteCache_Bits, 16> next_keys;
-        array<ByteCache_Bits, 16> next_values;
+        array<ByteCache_Bits, 4> next_keys;
+        array<ByteCache_Bits, 4> next_values;
         #pragma unroll
-        for(uint i_1 = 0U; i_1 < 4U; i_1++)
+        for(uint i = 0U; i < 2U; i++)
         {
-            if(i_1 < AHEAD)
+            #pragma unroll
+            for(uint c = 0U; c < 2U; c++)
             {
-                #pragma unroll
-                for(uint c = 0U; c < 4U; c++)
-                {
-                    if(c < CHUNKS)
-                    {
-                        uint run_2 = t9 + min(base + (AHEAD + i_1) * (THREADS / LANES) + t5, i - 1U) * (HEAD_DIM / 8U) + min(c * LANES + lane, HEAD_DIM / 8U - 1U);
-                        uint t52 = i_1 * 4U + c;
-                        ByteCache_Bits t53 = ByteCache_fetch(kernelContext.given->a.key_cache, t8, run_2);
-                        next_keys[t52] = t53;
-                        ByteCache_Bits t54 = ByteCache_fetch(kernelContext.given->a.value_cache, t8, run_2);
-                        next_values[t52] = t54;
-                    }
-                }
+                uint run_2 = t9 + min(base + (2U + i) * (THREADS / LANES) + t5, g - 1U) * (HEAD_DIM / 8U) + min(c * LANES + lane, HEAD_DIM / 8U - 1U);
+                uint t51 = i * 2U + c;
+                ByteCache_Bits t52 = ByteCache_fetch(kernelContext.given->a.key_cache, t8, run_2);
+                next_keys[t51] = t52;
+                ByteCache_Bits t53 = ByteCache_fetch(kernelContext.given->a.value_cache, t8, run_2);
+                next_values[t51] = t53;
             }
         }
-        array<float, 16> score_1;
+        array<float, 8> score;
+        score[0] = 0.0;
+        score[1] = 0.0;
+        score[2] = 0.0;
+        score[3] = 0.0;
+        score[4] = 0.0;
+        score[5] = 0.0;
+        score[6] = 0.0;
+        score[7] = 0.0;
         #pragma unroll
-        for(uint i_2 = 0U; i_2 < 4U; i_2++)
+        for(uint i_1 = 0U; i_1 < 2U; i_1++)
         {
-            if(i_2 < AHEAD)
+            #pragma unroll
+            for(uint c = 0U; c < 2U; c++)
             {
+                ByteCache_Bits t54 = keys[i_1 * 2U + c];
+                Eight t55 = ByteCache_decode(&t54);
                 #pragma unroll
                 for(uint r = 0U; r < 4U; r++)
                 {
                     if(r < ROWS)
                     {
-                        score_1[i_2 * 4U + r] = 0.0;
-                    }
-                }
-                #pragma unroll
-                for(uint c = 0U; c < 4U; c++)
-                {
-                    if(c < CHUNKS)
-                    {
-                        uint t55 = i_2 * 4U;
-                        ByteCache_Bits t56 = keys[t55 + c];
-                        Eight t57 = ByteCache_decode(&t56);
-                        #pragma unroll
-                        for(uint r_1 = 0U; r_1 < 4U; r_1++)
-                        {
-                            if(r_1 < ROWS)
-                            {
-                                Eight t58 = q[r_1 * 4U + c];
-                                Eight t59 = t57;
-                                float t60 = dot8(&t58, &t59);
-                                score_1[t55 + r_1] = score_1[t55 + r_1] + t60;
-                            }
-                        }
+                        Eight t56 = q[r * 2U + c];
+                        Eight t57 = t55;
+                        float t58 = dot8(&t56, &t57);
+                        score[i_1 * 4U + r] = score[i_1 * 4U + r] + t58;
                     }
                 }
             }
@@ -643,70 +621,54 @@ void Int8Activations_store(const Int8Activations thread* self, uint first, float
             {
                 float scale = largest[r];
                 #pragma unroll
-                for(uint i_3 = 0U; i_3 < 4U; i_3++)
+                for(uint i_2 = 0U; i_2 < 2U; i_2++)
                 {
-                    if(i_3 < AHEAD)
-                    {
-                        float t61 = team_sum(score_1[i_3 * 4U + r], &kernelContext);
-                        uint key = base + i_3 * (THREADS / LANES) + t5;
-                        last_share = key < i && key <= last[r];
-                        float t62 = last_share ? t61 : (-1.00000001504746622e+30);
-                        score_1[i_3 * 4U + r] = t62;
-                        scale = max(scale, t62);
-                    }
+                    float t59 = team_sum(score[i_2 * 4U + r], &kernelContext);
+                    uint key = base + i_2 * (THREADS / LANES) + t5;
+                    last_share = key < g && key <= last[r];
+                    float t60 = last_share ? t59 : (-1.00000001504746622e+30);
+                    score[i_2 * 4U + r] = t60;
+                    scale = max(scale, t60);
                 }
                 float keep = exp2(largest[r] - scale);
                 largest[r] = scale;
                 weight[r] = weight[r] * keep;
                 #pragma unroll
-                for(uint r_1 = 0U; r_1 < 4U; r_1++)
+                for(uint i_3 = 0U; i_3 < 2U; i_3++)
                 {
-                    if(r_1 < AHEAD)
-                    {
-                        float s = ((score_1[r_1 * 4U + r]) > -1.00000001504746622e+30) ? (exp2(score_1[r_1 * 4U + r] - scale)) : 0.0;
-                        score_1[r_1 * 4U + r] = s;
-                        weight[r] = weight[r] + s;
-                    }
+                    float s = ((score[i_3 * 4U + r]) > -1.00000001504746622e+30) ? (exp2(score[i_3 * 4U + r] - scale)) : 0.0;
+                    score[i_3 * 4U + r] = s;
+                    weight[r] = weight[r] + s;
                 }
                 #pragma unroll
-                for(uint c = 0U; c < 4U; c++)
+                for(uint c = 0U; c < 2U; c++)
                 {
-                    if(c < CHUNKS)
-                    {
-                        float4 t63 = float4(keep);
-                        (&sum[r * 4U + c])->low = (&sum[r * 4U + c])->low * t63;
-                        (&sum[r * 4U + c])->high = (&sum[r * 4U + c])->high * t63;
-                    }
+                    float4 t61 = float4(keep);
+                    (&sum[r * 2U + c])->low = (&sum[r * 2U + c])->low * t61;
+                    (&sum[r * 2U + c])->high = (&sum[r * 2U + c])->high * t61;
                 }
             }
         }
         #pragma unroll
-        for(uint i_3 = 0U; i_3 < 4U; i_3++)
+        for(uint i_2 = 0U; i_2 < 2U; i_2++)
         {
-            if(i_3 < AHEAD)
+            #pragma unroll
+            for(uint c = 0U; c < 2U; c++)
             {
+                uint t62 = i_2 * 2U + c;
+                ByteCache_Bits t63 = values[t62];
+                Eight t64 = ByteCache_decode(&t63);
                 #pragma unroll
-                for(uint c = 0U; c < 4U; c++)
+                for(uint i_3 = 0U; i_3 < 4U; i_3++)
                 {
-                    if(c < CHUNKS)
+                    if(i_3 < ROWS)
                     {
-                        uint t64 = i_3 * 4U;
-                        uint t65 = t64 + c;
-                        ByteCache_Bits t66 = values[t65];
-                        Eight t67 = ByteCache_decode(&t66);
-                        #pragma unroll
-                        for(uint r_1 = 0U; r_1 < 4U; r_1++)
-                        {
-                            if(r_1 < ROWS)
-                            {
-                                (&sum[r_1 * 4U + c])->low = (&sum[r_1 * 4U + c])->low + float4(score_1[t64 + r_1]) * t67.low;
-                                (&sum[r_1 * 4U + c])->high = (&sum[r_1 * 4U + c])->high + float4(score_1[t64 + r_1]) * t67.high;
-                            }
-                        }
-                        keys[t65] = next_keys[t65];
-                        values[t65] = next_values[t65];
+                        (&sum[i_3 * 2U + c])->low = (&sum[i_3 * 2U + c])->low + float4(score[i_2 * 4U + i_3]) * t64.low;
+                        (&sum[i_3 * 2U + c])->high = (&sum[i_3 * 2U + c])->high + float4(score[i_2 * 4U + i_3]) * t64.high;
                     }
                 }
+                keys[t62] = next_keys[t62];
+                values[t62] = next_values[t62];
             }
         }
     }
@@ -715,102 +677,82 @@ void Int8Activations_store(const Int8Activations thread* self, uint first, float
     {
         if(r < ROWS)
         {
-            float scale = largest[r];
-            for(uint i_1 = LANES; i_1 < (THREADS / SUBGROUPS); i_1 *= 2U)
-            {
-                float t68 = simd_shuffle((scale), ushort(int((kernelContext.simd_lane) ^ i_1)));
-                scale = max(scale, t68);
-            }
-            float keep_1 = exp2(largest[r] - scale);
-            float total = keep_1 * weight[r];
-            for(i = LANES; i < (THREADS / SUBGROUPS); i *= 2U)
-            {
-                total = total + (simd_shuffle((total), ushort(int((kernelContext.simd_lane) ^ i))));
-            }
-            uint t69 = thread_index / (THREADS / SUBGROUPS);
-            uint place = t69 * ROWS + r;
+            float t65 = teams_max(largest[r], &kernelContext);
+            float keep_1 = exp2(largest[r] - t65);
+            float t66 = teams_sum(keep_1 * weight[r], &kernelContext);
+            uint t67 = thread_index / (THREADS / SUBGROUPS);
+            uint place = t67 * ROWS + r;
             if(simd_is_first())
             {
-                (*kernelContext.seen)[place] = float2(scale, total);
+                (*kernelContext.seen)[place] = float2(t65, t66);
             }
             #pragma unroll
-            for(uint c = 0U; c < 4U; c++)
+            for(uint c = 0U; c < 2U; c++)
             {
-                if(c < CHUNKS)
+                float4 t68 = float4(keep_1);
+                Eight t69 = Eight_make(t68 * sum[r * 2U + c].low, t68 * sum[r * 2U + c].high);
+                Eight t70 = teams_sum_1(&t69, &kernelContext);
+                uint chunk = c * LANES + lane;
+                last_share = (kernelContext.simd_lane) == lane && chunk < (HEAD_DIM / 8U);
+                if(last_share)
                 {
-                    Eight s_1 = sum[r * 4U + c];
-                    float4 t70 = float4(keep_1);
-                    s_1.low = s_1.low * t70;
-                    s_1.high = s_1.high * t70;
-                    for(uint i_2 = LANES; i_2 < (THREADS / SUBGROUPS); i_2 *= 2U)
-                    {
-                        int t71 = int((kernelContext.simd_lane) ^ i_2);
-                        s_1.low = s_1.low + (simd_shuffle((s_1.low), ushort(t71)));
-                        s_1.high = s_1.high + (simd_shuffle((s_1.high), ushort(t71)));
-                    }
-                    uint chunk = c * LANES + lane;
-                    last_share = (kernelContext.simd_lane) < LANES && chunk < (HEAD_DIM / 8U);
-                    if(last_share)
-                    {
-                        uint t72 = place * HEAD_DIM + 8U * chunk;
-                        (*kernelContext.merged)[t72 / 4U] = s_1.low;
-                        (*kernelContext.merged)[t72 / 4U + 1U] = s_1.high;
-                    }
+                    uint t71 = place * HEAD_DIM + 8U * chunk;
+                    (*kernelContext.merged)[t71 / 4U] = t70.low;
+                    (*kernelContext.merged)[t71 / 4U + 1U] = t70.high;
                 }
             }
         }
     }
     threadgroup_barrier(mem_flags::mem_threadgroup);
-    uint t73 = kernelContext.given->a.tokens * kernelContext.given->a.group;
-    uint t74 = kernelContext.given->a.heads_kv * kernelContext.given->a.group * HEAD_DIM;
-    for(uint i_1 = thread_index; i_1 < (ROWS * HEAD_DIM / 4U); i_1 += THREADS)
+    uint t72 = kernelContext.given->a.heads_kv * kernelContext.given->a.group * HEAD_DIM;
+    for(uint i = thread_index; i < (ROWS * HEAD_DIM / 4U); i += THREADS)
     {
-        uint r_2 = i_1 / (HEAD_DIM / 4U);
-        uint t75 = i_1 % (HEAD_DIM / 4U);
-        uint column = t75 * 4U;
-        uint row = t4 + r_2;
-        if(row >= t73)
+        uint r_1 = i / (HEAD_DIM / 4U);
+        uint t73 = i % (HEAD_DIM / 4U);
+        uint column = t73 * 4U;
+        uint row = t4 + r_1;
+        if(row >= t10)
         {
             break;
         }
-        float4 t76 = float4(0.0);
+        float4 t74 = float4(0.0);
         float scale = -1.00000001504746622e+30;
-        for(i = 0U; i < SUBGROUPS; i++)
+        for(g = 0U; g < SUBGROUPS; g++)
         {
-            scale = max(scale, (*kernelContext.seen)[i * ROWS + r_2].x);
+            scale = max(scale, (*kernelContext.seen)[g * ROWS + r_1].x);
         }
         float total = 0.0;
-        float4 all = t76;
-        for(uint i_2 = 0U; i_2 < SUBGROUPS; i_2++)
+        float4 all = t74;
+        for(uint i_1 = 0U; i_1 < SUBGROUPS; i_1++)
         {
-            uint t77 = i_2 * ROWS + r_2;
-            float keep_2 = exp2((*kernelContext.seen)[t77].x - scale);
-            total = total + keep_2 * (*kernelContext.seen)[t77].y;
-            all = all + float4(keep_2) * (*kernelContext.merged)[(t77 * HEAD_DIM + column) / 4U];
+            uint t75 = i_1 * ROWS + r_1;
+            float keep_2 = exp2((*kernelContext.seen)[t75].x - scale);
+            total = total + keep_2 * (*kernelContext.seen)[t75].y;
+            all = all + float4(keep_2) * (*kernelContext.merged)[(t75 * HEAD_DIM + column) / 4U];
         }
         if((kernelContext.given->a.splits) > 1U)
         {
-            uint place_1 = (head * t73 + row) * kernelContext.given->a.splits + split;
+            uint place_1 = (head * t10 + row) * kernelContext.given->a.splits + split;
             *(device float4*)(kernelContext.given->a.result + place_1 * HEAD_DIM + column) = (all);
-            packed_float2 device* t78 = (packed_float2 device*)(kernelContext.given->a.result + kernelContext.given->a.heads_kv * t73 * kernelContext.given->a.splits * HEAD_DIM);
+            packed_float2 device* t76 = (packed_float2 device*)(kernelContext.given->a.result + kernelContext.given->a.heads_kv * t10 * kernelContext.given->a.splits * HEAD_DIM);
             if(column == 0U)
             {
-                *(t78 + place_1) = packed_float2(float2(scale, total));
+                *(t76 + place_1) = packed_float2(float2(scale, total));
             }
             continue;
         }
-        uint t79 = row / kernelContext.given->a.group;
-        uint t80 = t79 * t74;
-        uint t81 = head * kernelContext.given->a.group;
-        uint t82 = row % kernelContext.given->a.group;
-        uint column_1 = column + (t80 + (t81 + t82) * HEAD_DIM);
+        uint t77 = row / kernelContext.given->a.group;
+        uint t78 = t77 * t72;
+        uint t79 = head * kernelContext.given->a.group;
+        uint t80 = row % kernelContext.given->a.group;
+        uint column_1 = column + (t78 + (t79 + t80) * HEAD_DIM);
         *(device float4*)(kernelContext.given->a.result + column_1) = (all / float4(total));
         if(ROUNDED)
         {
-            Int8Activations t83 = Int8Activations_make(kernelContext.given->a.rounded, kernelContext.given->a.tokens, t74);
-            float4 t84 = all / float4(total);
-            Int8Activations t85 = t83;
-            Int8Activations_store(&t85, column_1, t84, &kernelContext);
+            Int8Activations t81 = Int8Activations_make(kernelContext.given->a.rounded, kernelContext.given->a.tokens, t72);
+            float4 t82 = all / float4(total);
+            Int8Activations t83 = t81;
+            Int8Activations_store(&t83, column_1, t82, &kernelContext);
         }
     }
 }

@@ -4,8 +4,6 @@ using namespace metal;
 #pragma clang fp contract(fast)
 constant uint fc_HEAD_DIM [[function_constant(1)]];
 constant uint HEAD_DIM = is_function_constant_defined(fc_HEAD_DIM) ? fc_HEAD_DIM : 128U;
-constant uint fc_TILE [[function_constant(2)]];
-constant uint TILE = is_function_constant_defined(fc_TILE) ? fc_TILE : 32U;
 half device* ByteCache_scales(uchar device* cache, uint size)
 {
     return (half device*)((cache + size));
@@ -130,7 +128,7 @@ void keep(uint place, uchar device* cache_1, uint size_1, uint run, KernelContex
 
 void load_tile(uchar device* cache_1, uint size_1, uint first_run, uint keys, uint t, KernelContext thread* kernelContext)
 {
-    for(uint i = t; i < (TILE * HEAD_DIM / 8U); i += 128U)
+    for(uint i = t; i < (32U * HEAD_DIM / 8U); i += 128U)
     {
         uint key = i / (HEAD_DIM / 8U);
         uint run = i % (HEAD_DIM / 8U);
@@ -170,110 +168,100 @@ uint2 pack_halves(float4 v)
     kernelContext.simd_lane = _builtinWaveLaneIndex_0;
     uint rows = given->a.tokens * given->a.group;
     uint t1 = group.y;
-    uint t2 = (rows + TILE - 1U) / TILE;
-    uint first_row = (t2 - 1U - group.x) * TILE;
-    uint past = given->a.step->past;
-    uint t3 = first_row / given->a.group;
-    if(t3 >= (given->a.step->tokens))
+    uint first_row = ((rows - 1U) / 32U - group.x) * 32U;
+    uint t2 = min(first_row + 32U, given->a.step->tokens * given->a.group);
+    if(first_row >= t2)
     {
         return;
     }
-    uint t4 = (first_row + TILE - 1U) / given->a.group;
-    uint t5 = past + min(t4, given->a.step->tokens - 1U) + 1U;
-    uint t6 = given->a.heads_kv * given->a.capacity * HEAD_DIM;
-    for(uint i = thread_index; i < (TILE * (HEAD_DIM / 4U)); i += 128U)
+    uint past = given->a.step->past;
+    uint t3 = t2 - 1U;
+    uint t4 = past + (t3 / given->a.group) + 1U;
+    uint t5 = given->a.heads_kv * given->a.capacity * HEAD_DIM;
+    for(uint i = thread_index; i < (32U * (HEAD_DIM / 4U)); i += 128U)
     {
-        uint t7 = i / (HEAD_DIM / 4U);
-        uint t8 = min(first_row + t7, rows - 1U);
-        ManyAttentionArgs t9 = given->a;
-        uint t10 = t8 / given->a.group;
-        uint t11 = (t10 * given->a.heads_kv + t1) * given->a.group;
-        uint t12 = t8 % given->a.group;
-        float device* from = t9.queries + (t11 + t12) * HEAD_DIM;
-        uint t13 = i / (HEAD_DIM / 4U);
-        uint t14 = t13 * (HEAD_DIM / 4U + 1U);
-        uint t15 = i % (HEAD_DIM / 4U);
-        ManyAttentionArgs t16 = given->a;
-        float4 t17 = (*(const device float4*)(from + 4U * t15));
-        (*kernelContext.queries)[t14 + t15] = float4(t16.scale) * t17;
+        uint t6 = i / (HEAD_DIM / 4U);
+        uint t7 = min(first_row + t6, t3);
+        ManyAttentionArgs t8 = given->a;
+        uint t9 = t7 / given->a.group;
+        uint t10 = (t9 * given->a.heads_kv + t1) * given->a.group;
+        uint t11 = t7 % given->a.group;
+        float device* from = t8.queries + (t10 + t11) * HEAD_DIM;
+        uint t12 = i / (HEAD_DIM / 4U);
+        uint t13 = t12 * (HEAD_DIM / 4U + 1U);
+        uint t14 = i % (HEAD_DIM / 4U);
+        ManyAttentionArgs t15 = given->a;
+        float4 t16 = (*(const device float4*)(from + 4U * t14));
+        (*kernelContext.queries)[t13 + t14] = float4(t15.scale) * t16;
     }
-    uint t18 = thread_index / 16U;
-    uint t19 = thread_index % 16U;
-    array<float4, 16> sum;
-    #pragma unroll
-    for(uint i = 0U; i < 16U; i++)
-    {
-        sum[i] = float4(0.0);
-    }
-    uint team = 128U / TILE;
-    uint row = thread_index / team;
-    uint lane = thread_index % team;
-    uint t20 = past + (min(first_row + row, rows - 1U) / given->a.group);
+    uint t17 = thread_index / 16U;
+    uint t18 = thread_index % 16U;
+    float4 t19 = float4(0.0);
+    array<float4, 8> sum;
+    sum[0] = t19;
+    sum[1] = t19;
+    sum[2] = t19;
+    sum[3] = t19;
+    sum[4] = t19;
+    sum[5] = t19;
+    sum[6] = t19;
+    sum[7] = t19;
+    uint row = thread_index / 4U;
+    uint lane = thread_index % 4U;
+    uint t20 = past + ((first_row + row) / given->a.group);
     float largest = -1.00000001504746622e+30;
     float weight = 0.0;
-    for(uint base = 0U; base < t5; base += TILE)
+    for(uint base = 0U; base < t4; base += 32U)
     {
         uint first_run = (t1 * given->a.capacity + base) * (HEAD_DIM / 8U);
-        uint t21 = min(TILE, t5 - base);
+        uint t21 = min(32U, t4 - base);
         threadgroup_barrier(mem_flags::mem_threadgroup);
-        load_tile(given->a.key_cache, t6, first_run, t21, thread_index, &kernelContext);
+        load_tile(given->a.key_cache, t5, first_run, t21, thread_index, &kernelContext);
         threadgroup_barrier(mem_flags::mem_threadgroup);
         array<float, 8> s;
-        #pragma unroll
-        for(uint i = 0U; i < 8U; i++)
-        {
-            s[i] = 0.0;
-        }
+        s[0] = 0.0;
+        s[1] = 0.0;
+        s[2] = 0.0;
+        s[3] = 0.0;
+        s[4] = 0.0;
+        s[5] = 0.0;
+        s[6] = 0.0;
+        s[7] = 0.0;
         for(uint c = 0U; c < (HEAD_DIM / 4U); c++)
         {
             array<float4, 2> k;
             #pragma unroll
             for(uint j = 0U; j < 2U; j++)
             {
-                if(j < (TILE / 16U))
-                {
-                    float4 t22 = quarter((t19 + 16U * j) * (HEAD_DIM / 4U + 1U) + c, &kernelContext);
-                    k[j] = t22;
-                }
+                float4 t22 = quarter((t18 + 16U * j) * (HEAD_DIM / 4U + 1U) + c, &kernelContext);
+                k[j] = t22;
             }
             #pragma unroll
-            for(uint i_1 = 0U; i_1 < 4U; i_1++)
+            for(uint i = 0U; i < 4U; i++)
             {
-                if(i_1 < (TILE / 8U))
+                float4 t23 = (*kernelContext.queries)[(t17 + 8U * i) * (HEAD_DIM / 4U + 1U) + c];
+                #pragma unroll
+                for(uint j_1 = 0U; j_1 < 2U; j_1++)
                 {
-                    float4 t23 = (*kernelContext.queries)[(t18 + 8U * i_1) * (HEAD_DIM / 4U + 1U) + c];
-                    #pragma unroll
-                    for(uint j_1 = 0U; j_1 < 2U; j_1++)
-                    {
-                        if(j_1 < (TILE / 16U))
-                        {
-                            s[i_1 * 2U + j_1] = s[i_1 * 2U + j_1] + dot(t23, k[j_1]);
-                        }
-                    }
+                    s[i * 2U + j_1] = s[i * 2U + j_1] + dot(t23, k[j_1]);
                 }
             }
         }
         #pragma unroll
-        for(uint i_1 = 0U; i_1 < 4U; i_1++)
+        for(uint i = 0U; i < 4U; i++)
         {
-            if(i_1 < (TILE / 8U))
+            #pragma unroll
+            for(uint j = 0U; j < 2U; j++)
             {
-                #pragma unroll
-                for(uint j = 0U; j < 2U; j++)
-                {
-                    if(j < (TILE / 16U))
-                    {
-                        uint key = t19 + 16U * j;
-                        float threadgroup* t24 = ((threadgroup float*)&(*(kernelContext.scores))[(((t18 + 8U * i_1) * 36U + key) / 4U)] + (key % 4U));
-                        *t24 = s[i_1 * 2U + j];
-                    }
-                }
+                uint key = t18 + 16U * j;
+                float threadgroup* t24 = ((threadgroup float*)&(*(kernelContext.scores))[(((t17 + 8U * i) * 36U + key) / 4U)] + (key % 4U));
+                *t24 = s[i * 2U + j];
             }
         }
         threadgroup_barrier(mem_flags::mem_threadgroup);
-        load_tile(given->a.value_cache, t6, first_run, t21, thread_index, &kernelContext);
+        load_tile(given->a.value_cache, t5, first_run, t21, thread_index, &kernelContext);
         float most = largest;
-        for(uint j_1 = lane; j_1 < TILE; j_1 += team)
+        for(uint j_1 = lane; j_1 < 32U; j_1 += 4U)
         {
             if((base + j_1) <= t20)
             {
@@ -282,14 +270,15 @@ uint2 pack_halves(float4 v)
             }
         }
         float most_1 = most;
-        for(uint step = 1U; step < team; step *= 2U)
+        #pragma unroll
+        for(uint step = 1U; step <= 2U; step *= 2U)
         {
             float t26 = simd_shuffle((most_1), ushort(int((kernelContext.simd_lane) ^ step)));
             most_1 = max(most_1, t26);
         }
         float stays = exp2(largest - most_1);
         weight = weight * stays;
-        for(uint key_1 = lane; key_1 < TILE; key_1 += team)
+        for(uint key_1 = lane; key_1 < 32U; key_1 += 4U)
         {
             uint place = (row * 36U + key_1) / 4U;
             float share;
@@ -312,48 +301,40 @@ uint2 pack_halves(float4 v)
         }
         threadgroup_barrier(mem_flags::mem_threadgroup);
         #pragma unroll
-        for(uint i_2 = 0U; i_2 < 4U; i_2++)
+        for(uint i_1 = 0U; i_1 < 4U; i_1++)
         {
-            if(i_2 < (TILE / 8U))
-            {
-                #pragma unroll
-                for(uint j = 0U; j < 4U; j++)
-                {
-                    if(j < ((HEAD_DIM / 4U + 15U) / 16U))
-                    {
-                        sum[i_2 * 4U + j] = sum[i_2 * 4U + j] * float4((*kernelContext.kept)[t18 + 8U * i_2]);
-                    }
-                }
-            }
-        }
-        for(uint key_2 = 0U; key_2 < TILE; key_2 += 4U)
-        {
-            array<float4, 4> share_1;
             #pragma unroll
-            for(uint i_3 = 0U; i_3 < 4U; i_3++)
-            {
-                if(i_3 < (TILE / 8U))
-                {
-                    share_1[i_3] = (*kernelContext.scores)[((t18 + 8U * i_3) * 36U + key_2) / 4U];
-                }
-            }
-            #pragma unroll
-            for(uint j = 0U; j < 4U; j++)
+            for(uint j = 0U; j < 2U; j++)
             {
                 if(j < ((HEAD_DIM / 4U + 15U) / 16U))
                 {
-                    uint t29 = min(t19 + 16U * j, HEAD_DIM / 4U - 1U);
+                    sum[i_1 * 2U + j] = sum[i_1 * 2U + j] * float4((*kernelContext.kept)[t17 + 8U * i_1]);
+                }
+            }
+        }
+        #pragma unroll
+        for(uint key_2 = 0U; key_2 < 32U; key_2 += 4U)
+        {
+            array<float4, 4> share_1;
+            #pragma unroll
+            for(uint i_2 = 0U; i_2 < 4U; i_2++)
+            {
+                share_1[i_2] = (*kernelContext.scores)[((t17 + 8U * i_2) * 36U + key_2) / 4U];
+            }
+            #pragma unroll
+            for(uint j = 0U; j < 2U; j++)
+            {
+                if(j < ((HEAD_DIM / 4U + 15U) / 16U))
+                {
+                    uint t29 = t18 + 16U * j;
                     #pragma unroll
                     for(uint e = 0U; e < 4U; e++)
                     {
                         float4 t30 = quarter((key_2 + e) * (HEAD_DIM / 4U + 1U) + t29, &kernelContext);
                         #pragma unroll
-                        for(uint i_4 = 0U; i_4 < 4U; i_4++)
+                        for(uint i_3 = 0U; i_3 < 4U; i_3++)
                         {
-                            if(i_4 < (TILE / 8U))
-                            {
-                                sum[i_4 * 4U + j] = sum[i_4 * 4U + j] + float4(share_1[i_4][e]) * t30;
-                            }
+                            sum[i_3 * 2U + j] = sum[i_3 * 2U + j] + float4(share_1[i_3][e]) * t30;
                         }
                     }
                 }
@@ -361,7 +342,8 @@ uint2 pack_halves(float4 v)
         }
         largest = most_1;
     }
-    for(uint c = 1U; c < team; c *= 2U)
+    #pragma unroll
+    for(uint c = 1U; c <= 2U; c *= 2U)
     {
         weight = weight + (simd_shuffle((weight), ushort(int((kernelContext.simd_lane) ^ c))));
     }
@@ -374,31 +356,25 @@ uint2 pack_halves(float4 v)
     #pragma unroll
     for(uint i = 0U; i < 4U; i++)
     {
-        if(i < (TILE / 8U))
+        #pragma unroll
+        for(uint j_1 = 0U; j_1 < 2U; j_1++)
         {
-            #pragma unroll
-            for(uint i_1 = 0U; i_1 < 4U; i_1++)
+            uint t31 = 8U * i;
+            uint mine = first_row + t17 + t31;
+            uint column = t18 + 16U * j_1;
+            if(mine < rows && column < (HEAD_DIM / 4U))
             {
-                if(i_1 < ((HEAD_DIM / 4U + 15U) / 16U))
+                uint t32 = mine / given->a.group;
+                uint t33 = (t32 * given->a.heads_kv + t1) * given->a.group;
+                uint t34 = mine % given->a.group;
+                uint place_1 = (t33 + t34) * HEAD_DIM + 4U * column;
+                float4 four = sum[i * 2U + j_1] * float4((*kernelContext.kept)[t17 + t31]);
+                *(device float4*)(given->a.result + place_1) = (four);
+                if(HALVES)
                 {
-                    uint t31 = 8U * i;
-                    uint mine = first_row + t18 + t31;
-                    uint column = t19 + 16U * i_1;
-                    if(mine < rows && column < (HEAD_DIM / 4U))
-                    {
-                        uint t32 = mine / given->a.group;
-                        uint t33 = (t32 * given->a.heads_kv + t1) * given->a.group;
-                        uint t34 = mine % given->a.group;
-                        uint place_1 = (t33 + t34) * HEAD_DIM + 4U * column;
-                        float4 four = sum[i * 4U + i_1] * float4((*kernelContext.kept)[t18 + t31]);
-                        *(device float4*)(given->a.result + place_1) = (four);
-                        if(HALVES)
-                        {
-                            uchar device* t35 = given->a.halves + 2ULL * ulong(place_1);
-                            uint2 t36 = pack_halves(four);
-                            *(device uint2*)(t35) = (t36);
-                        }
-                    }
+                    uchar device* t35 = given->a.halves + 2ULL * ulong(place_1);
+                    uint2 t36 = pack_halves(four);
+                    *(device uint2*)(t35) = (t36);
                 }
             }
         }

@@ -130,6 +130,11 @@ uint Mover_unit(const Mover thread* self, uint step, uint i)
     return t1 + Mover_run_1(self, i);
 }
 
+uint Mover_units(const Mover thread* self)
+{
+    return self->columns / 16U;
+}
+
 struct Words
 {
     uint4 low;
@@ -156,13 +161,18 @@ Words Words_make(uint4 a, uint4 b, bool two, bool one)
     return t5;
 }
 
+Words words_from(ulong address, uint shift)
+{
+    uint4 a = (*(const device uint4*)((uchar device*)(address - ulong(shift))));
+    uint4 b = (*(const device uint4*)((uchar device*)((address + 15ULL) & 18446744073709551600ULL)));
+    return Words_make(a, b, (shift & 8U) != 0U, (shift & 4U) != 0U);
+}
+
 uint4 load16_anywhere(uchar device* p)
 {
     ulong address = (ulong)p;
     uint shift = uint(address) & 15U;
-    uint4 a = (*(const device uint4*)((uchar device*)(address - ulong(shift))));
-    uint4 b = (*(const device uint4*)((uchar device*)((address + 15ULL) & 18446744073709551600ULL)));
-    Words words = Words_make(a, b, (shift & 8U) != 0U, (shift & 4U) != 0U);
+    Words words = words_from(address, shift);
     uint bits = (shift & 3U) * 8U;
     return ((words.low) >> (uint4(bits))) | (((words.high) << (uint4(1U))) << (uint4(31U - bits)));
 }
@@ -190,6 +200,11 @@ F16_Bits F16_fetch(uchar device* row, uint unit)
         }
     }
     return bits;
+}
+
+bool Mover_has(const Mover thread* self, uint unit)
+{
+    return unit < Mover_units(self);
 }
 
 uint F16_column(uint unit, uint group)
@@ -224,16 +239,17 @@ array<uint4, 2> Mover_left_over(const Mover thread* self, uchar device* row, uin
     uint k = 0U;
     for(;;)
     {
-        if(!(k < 16U && (first + k) < (self->columns)))
+        uint t2 = first + k;
+        if(!(t2 < (self->columns)))
         {
             break;
         }
-        float t2 = F16_weight(row, first + k);
-        w[k / 4U][k % 4U] = t2;
+        float t3 = F16_weight(row, t2);
+        w[k / 4U][k % 4U] = t3;
         k = k + 1U;
     }
-    array<float4, 4> t3 = w;
-    return halves(&t3);
+    array<float4, 4> t4 = w;
+    return halves(&t4);
 }
 
 float4 load_columns(float device* row, uint i, uint columns)
@@ -294,7 +310,7 @@ struct MatmulArgs
     uint tokens;
     uint stride;
     uint row_nbytes;
-    uint steps;
+    uint splits;
     uint adds_bias;
     uint adds_residual;
     uint gated;
@@ -371,21 +387,22 @@ struct KernelContext
             sums[i][j] = t13;
         }
     }
+    uint steps = (given->args.columns + 32U - 1U) / 32U;
     uint t14 = group.z;
-    uint begin = t14 * given->args.steps;
-    uint t15 = min(begin + given->args.steps, (given->args.columns + 32U - 1U) / 32U);
+    uint begin = t14 * steps / given->args.splits;
+    uint t15 = (t14 + 1U) * steps / given->args.splits;
     Mover t16 = mover;
     {
         Loaded loaded;
-        uint t17 = t16.columns / 16U;
         #pragma unroll
         for(uint i = 0U; i < 1U; i++)
         {
-            Mover t18 = t16;
-            uint t19 = Mover_unit(&t18, begin, i);
-            if(t19 < t17)
+            Mover t17 = t16;
+            uint t18 = Mover_unit(&t17, begin, i);
+            Mover t19 = t16;
+            if(Mover_has(&t19, t18))
             {
-                F16_Bits t20 = F16_fetch(t16.weights[i], min(t19, t17 - 1U));
+                F16_Bits t20 = F16_fetch(t16.weights[i], t18);
                 loaded.bits[i] = t20;
             }
         }
@@ -405,7 +422,6 @@ struct KernelContext
     while(step < t15)
     {
         Mover t23 = mover;
-        uint t24 = t23.columns / 16U;
         {
             #pragma unroll
             for(uint i = 0U; i < 1U; i++)
@@ -413,26 +429,28 @@ struct KernelContext
                 #pragma unroll
                 for(uint g = 0U; g < 1U; g++)
                 {
-                    Mover t25 = t23;
-                    uint t26 = Mover_line(&t25, i);
-                    uint t27 = t26 * 5U;
-                    Mover t28 = t23;
-                    uint t29 = Mover_run(&t28, i);
-                    uint at = t27 + 2U * (t29 + g);
-                    uint group_1 = (step * 2U + t29 + g) % 1U;
-                    Mover t30 = t23;
-                    uint t31 = Mover_unit(&t30, step, i);
+                    Mover t24 = t23;
+                    uint t25 = Mover_line(&t24, i);
+                    uint t26 = t25 * 5U;
+                    Mover t27 = t23;
+                    uint t28 = Mover_run(&t27, i);
+                    uint at = t26 + 2U * (t28 + g);
+                    uint group_1 = (step * 2U + t28 + g) % 1U;
+                    Mover t29 = t23;
+                    uint t30 = Mover_unit(&t29, step, i);
+                    Mover t31 = t23;
+                    bool t32 = Mover_has(&t31, t30);
                     array<uint4, 2> w;
-                    if(t31 < t24)
+                    if(t32)
                     {
-                        F16_Bits t32 = loaded_1.bits[i];
-                        w = group_halves(&t32, t31, group_1);
+                        F16_Bits t33 = loaded_1.bits[i];
+                        w = group_halves(&t33, t30, group_1);
                     }
                     else
                     {
-                        uint t33 = 16U * t31;
-                        Mover t34 = t23;
-                        w = Mover_left_over(&t34, t23.weights[i], t33);
+                        uint t34 = 16U * t30;
+                        Mover t35 = t23;
+                        w = Mover_left_over(&t35, t23.weights[i], t34);
                     }
                     (*kernelContext.weight_tile)[at] = w[0];
                     (*kernelContext.weight_tile)[at + 1U] = w[1];
@@ -441,37 +459,37 @@ struct KernelContext
             #pragma unroll
             for(uint i_1 = 0U; i_1 < 2U; i_1++)
             {
-                Mover t35 = t23;
-                uint t36 = Mover_token(&t35, i_1);
-                (*kernelContext.activation_tile)[t36 * 5U + t23.thread_1 % 4U] = loaded_1.activations[i_1];
+                Mover t36 = t23;
+                uint t37 = Mover_token(&t36, i_1);
+                (*kernelContext.activation_tile)[t37 * 5U + t23.thread_1 % 4U] = loaded_1.activations[i_1];
             }
         }
         threadgroup_barrier(mem_flags::mem_threadgroup);
-        Mover t37 = mover;
-        uint t38 = step + 1U;
-        uint t39 = min(t38, t15 - 1U);
+        Mover t38 = mover;
+        uint t39 = step + 1U;
+        uint t40 = min(t39, t15 - 1U);
         {
             Loaded loaded_2;
-            uint t40 = t37.columns / 16U;
             #pragma unroll
             for(uint g = 0U; g < 1U; g++)
             {
-                Mover t41 = t37;
-                uint t42 = Mover_unit(&t41, t39, g);
-                if(t42 < t40)
+                Mover t41 = t38;
+                uint t42 = Mover_unit(&t41, t40, g);
+                Mover t43 = t38;
+                if(Mover_has(&t43, t42))
                 {
-                    F16_Bits t43 = F16_fetch(t37.weights[g], min(t42, t40 - 1U));
-                    loaded_2.bits[g] = t43;
+                    F16_Bits t44 = F16_fetch(t38.weights[g], t42);
+                    loaded_2.bits[g] = t44;
                 }
             }
-            uint eighth_1 = t37.thread_1 % 4U;
-            uint of_1 = t39 * 2U + eighth_1 / 2U;
-            uint t44 = F16_column(of_1, of_1 % 1U) + eighth_1 % 2U * 8U;
+            uint eighth_1 = t38.thread_1 % 4U;
+            uint of_1 = t40 * 2U + eighth_1 / 2U;
+            uint t45 = F16_column(of_1, of_1 % 1U) + eighth_1 % 2U * 8U;
             #pragma unroll
             for(uint j = 0U; j < 2U; j++)
             {
-                uint4 t45 = (*(const device uint4*)(t37.activations[j] + 2U * t44));
-                loaded_2.activations[j] = t45;
+                uint4 t46 = (*(const device uint4*)(t38.activations[j] + 2U * t45));
+                loaded_2.activations[j] = t46;
             }
             t2 = loaded_2;
         }
@@ -482,30 +500,30 @@ struct KernelContext
             #pragma unroll
             for(uint j_1 = 0U; j_1 < 4U; j_1++)
             {
-                simdgroup_matrix<half, 8, 8> t46 = _slang_simdgroup_load<simdgroup_matrix<half, 8, 8>>((const threadgroup half*)&(*(kernelContext.activation_tile))[((t12 * 4U + j_1) * 8U * 5U + k / 8U)], 8 * (5U));
-                a[j_1] = t46;
+                simdgroup_matrix<half, 8, 8> t47 = _slang_simdgroup_load<simdgroup_matrix<half, 8, 8>>((const threadgroup half*)&(*(kernelContext.activation_tile))[((t12 * 4U + j_1) * 8U * 5U + k / 8U)], 8 * (5U));
+                a[j_1] = t47;
             }
             #pragma unroll
             for(uint i_2 = 0U; i_2 < 4U; i_2++)
             {
-                simdgroup_matrix<half, 8, 8> t47 = _slang_simdgroup_load_transpose<simdgroup_matrix<half, 8, 8>>((const threadgroup half*)&(*(kernelContext.weight_tile))[((t11 * 4U + i_2) * 8U * 5U + k / 8U)], 8 * (5U));
+                simdgroup_matrix<half, 8, 8> t48 = _slang_simdgroup_load_transpose<simdgroup_matrix<half, 8, 8>>((const threadgroup half*)&(*(kernelContext.weight_tile))[((t11 * 4U + i_2) * 8U * 5U + k / 8U)], 8 * (5U));
                 #pragma unroll
                 for(uint j_2 = 0U; j_2 < 4U; j_2++)
                 {
-                    simdgroup_matrix<float, 8, 8> t48 = linalg_coopMatMulAdd(a[j_2], t47, sums[i_2][j_2]);
-                    sums[i_2][j_2] = t48;
+                    simdgroup_matrix<float, 8, 8> t49 = linalg_coopMatMulAdd(a[j_2], t48, sums[i_2][j_2]);
+                    sums[i_2][j_2] = t49;
                 }
             }
         }
         threadgroup_barrier(mem_flags::mem_threadgroup);
         loaded_1 = t2;
-        step = t38;
+        step = t39;
     }
-    float device* t49 = given->args.y + ulong(t14) * ulong(given->args.tokens) * ulong(given->args.rows);
-    uint t50 = subgroup * 32U;
+    float device* t50 = given->args.y + ulong(t14) * ulong(given->args.tokens) * ulong(given->args.rows);
+    uint t51 = subgroup * 32U;
     uint i = gated ? 2U : 4U;
-    uint t51 = i * 4U;
-    for(uint g = 0U; g < t51; g++)
+    uint t52 = i * 4U;
+    for(uint g = 0U; g < t52; g++)
     {
         simdgroup_barrier(mem_flags::mem_threadgroup);
         #pragma unroll
@@ -514,17 +532,17 @@ struct KernelContext
             #pragma unroll
             for(uint j = 0U; j < 4U; j++)
             {
-                uint t52 = i_1 * 4U + j;
-                if(t52 == g)
+                uint t53 = i_1 * 4U + j;
+                if(t53 == g)
                 {
-                    simdgroup_store((sums[i_1][j]), (threadgroup float*)&(*(kernelContext.weight_tile))[(t50)], 4 * (2U));
+                    simdgroup_store((sums[i_1][j]), (threadgroup float*)&(*(kernelContext.weight_tile))[(t51)], 4 * (2U));
                 }
                 else
                 {
-                    bool t53 = gated && t52 == (g + t51);
-                    if(t53)
+                    bool t54 = gated && t53 == (g + t52);
+                    if(t54)
                     {
-                        simdgroup_store((sums[i_1][j]), (threadgroup float*)&(*(kernelContext.weight_tile))[(t50 + 16U)], 4 * (2U));
+                        simdgroup_store((sums[i_1][j]), (threadgroup float*)&(*(kernelContext.weight_tile))[(t51 + 16U)], 4 * (2U));
                     }
                 }
             }
@@ -534,22 +552,22 @@ struct KernelContext
         {
             uint token = first_token + (t12 * 4U + g % 4U) * 8U + j / 2U;
             uint row = t4 + (t11 * i + g / 4U) * 8U + j % 2U * 4U;
-            bool t53 = token >= (given->args.tokens) || row >= (given->args.rows);
-            if(t53)
+            bool t54 = token >= (given->args.tokens) || row >= (given->args.rows);
+            if(t54)
             {
                 continue;
             }
-            float4 sum = as_type<float4>((*kernelContext.weight_tile)[t50 + j]);
-            float4 sum_1 = gated ? sum / (float4(1.0) + exp(- sum)) * (as_type<float4>((*kernelContext.weight_tile)[t50 + 16U + j])) : sum;
+            float4 sum = as_type<float4>((*kernelContext.weight_tile)[t51 + j]);
+            float4 sum_1 = gated ? sum / (float4(1.0) + exp(- sum)) * (as_type<float4>((*kernelContext.weight_tile)[t51 + 16U + j])) : sum;
             float4 sum_2 = (given->args.adds_bias) != 0U ? sum_1 + load_columns(given->args.bias, row / 4U, given->args.rows) : sum_1;
             ulong at_1 = ulong(token) * ulong(given->args.rows);
             float4 sum_3 = (given->args.adds_residual) != 0U ? sum_2 + load_columns(given->args.residual + at_1, row / 4U, given->args.rows) : sum_2;
-            store_columns(t49 + at_1, row / 4U, given->args.rows, sum_3);
+            store_columns(t50 + at_1, row / 4U, given->args.rows, sum_3);
             if((given->args.writes_halves) != 0U)
             {
-                uchar device* t54 = given->args.halves + 2ULL * (at_1 + ulong(row));
-                uint2 t55 = pack_halves(sum_3);
-                *(device uint2*)(t54) = (t55);
+                uchar device* t55 = given->args.halves + 2ULL * (at_1 + ulong(row));
+                uint2 t56 = pack_halves(sum_3);
+                *(device uint2*)(t55) = (t56);
             }
         }
     }

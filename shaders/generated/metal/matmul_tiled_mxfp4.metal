@@ -105,13 +105,18 @@ Words Words_make(uint4 a, uint4 b, bool two, bool one)
     return t5;
 }
 
+Words words_from(ulong address, uint shift)
+{
+    uint4 a = (*(const device uint4*)((uchar device*)(address - ulong(shift))));
+    uint4 b = (*(const device uint4*)((uchar device*)((address + 15ULL) & 18446744073709551600ULL)));
+    return Words_make(a, b, (shift & 8U) != 0U, (shift & 4U) != 0U);
+}
+
 uint4 load16_anywhere(uchar device* p)
 {
     ulong address = (ulong)p;
     uint shift = uint(address) & 15U;
-    uint4 a = (*(const device uint4*)((uchar device*)(address - ulong(shift))));
-    uint4 b = (*(const device uint4*)((uchar device*)((address + 15ULL) & 18446744073709551600ULL)));
-    Words words = Words_make(a, b, (shift & 8U) != 0U, (shift & 4U) != 0U);
+    Words words = words_from(address, shift);
     uint bits = (shift & 3U) * 8U;
     return ((words.low) >> (uint4(bits))) | (((words.high) << (uint4(1U))) << (uint4(31U - bits)));
 }
@@ -153,16 +158,10 @@ array<float4, 4> MXFP4_weights(const MXFP4_Bits thread* bits, uint unit, uint gr
 array<float4, 4> decode(uchar device* row, uint run, uint columns)
 {
     uint unit = run / 2U;
-    float4 t1 = float4(0.0);
-    array<float4, 4> w = { float4(0.0, 0.0, 0.0, 0.0), t1, t1, t1 };
-    if(unit < (columns / 32U))
-    {
-        MXFP4_Bits t2 = MXFP4_fetch(row, unit);
-        uint t3 = run % 2U;
-        MXFP4_Bits t4 = t2;
-        return MXFP4_weights(&t4, unit, t3);
-    }
-    return w;
+    MXFP4_Bits t1 = MXFP4_fetch(row, unit);
+    uint t2 = run % 2U;
+    MXFP4_Bits t3 = t1;
+    return MXFP4_weights(&t3, unit, t2);
 }
 
 uint MXFP4_column(uint unit, uint group)
@@ -192,9 +191,8 @@ array<float4, 4> activations(float device* row, uint run, uint columns)
     #pragma unroll
     for(uint i = 0U; i < 4U; i++)
     {
-        uint t2 = t1 + i;
-        float4 t3 = (4U * t2) < columns ? load_columns(row, t2, columns) : float4(0.0);
-        x[i] = t3;
+        float4 t2 = load_columns(row, t1 + i, columns);
+        x[i] = t2;
     }
     return x;
 }
@@ -260,45 +258,46 @@ struct KernelContext
         return;
     }
     uint line = thread_index % 64U;
-    uint half_1 = thread_index / 64U % 2U;
-    bool t1 = thread_index < 128U;
+    uint t1 = thread_index / 64U % 2U;
+    bool t2 = thread_index < 128U;
     rows = gated ? line / 4U * 2U + line % 2U : line;
     uint row = first_row + rows;
-    bool t2 = gated && (line % 4U) >= 2U;
-    uchar device* t3 = t2 ? given->args.up : given->args.w;
-    uchar device* t4 = t3 + ulong(min(row, given->args.rows - 1U)) * ulong(given->args.row_nbytes);
-    float device* t5 = given->args.x + ulong(min(first_token + line, given->args.tokens - 1U)) * ulong(given->args.columns);
-    uint t6 = thread_index % 16U * 4U;
-    uint t7 = thread_index / 16U * 4U;
-    float4 t8 = float4(0.0);
+    bool t3 = gated && (line % 4U) >= 2U;
+    uchar device* t4 = t3 ? given->args.up : given->args.w;
+    uchar device* t5 = t4 + ulong(min(row, given->args.rows - 1U)) * ulong(given->args.row_nbytes);
+    float device* t6 = given->args.x + ulong(min(first_token + line, given->args.tokens - 1U)) * ulong(given->args.columns);
+    uint t7 = thread_index % 16U * 4U;
+    uint t8 = thread_index / 16U * 4U;
+    float4 t9 = float4(0.0);
     array<float4, 4> sums;
     sums[0] = float4(0.0, 0.0, 0.0, 0.0);
-    sums[1] = t8;
-    sums[2] = t8;
-    sums[3] = t8;
-    for(uint run = half_1; run < ((given->args.columns + 32U - 1U) / 32U * 2U); run += 2U)
+    sums[1] = t9;
+    sums[2] = t9;
+    sums[3] = t9;
+    for(uint column = 0U; column < (given->args.columns); column += 32U)
     {
-        array<float4, 4> loaded = t1 ? decode(t4, run, given->args.columns) : activations(t5, run, given->args.columns);
+        uint run = column / 16U + t1;
+        array<float4, 4> loaded = t2 ? decode(t5, run, given->args.columns) : activations(t6, run, given->args.columns);
         #pragma unroll
         for(uint k = 0U; k < 16U; k++)
         {
-            if(t1)
+            if(t2)
             {
-                (*kernelContext.weight_tile)[half_1 * 16U + k][line] = loaded[k / 4U][k % 4U];
+                (*kernelContext.weight_tile)[t1 * 16U + k][line] = loaded[k / 4U][k % 4U];
             }
             else
             {
-                (*kernelContext.activation_tile)[half_1 * 16U + k][line] = loaded[k / 4U][k % 4U];
+                (*kernelContext.activation_tile)[t1 * 16U + k][line] = loaded[k / 4U][k % 4U];
             }
         }
         threadgroup_barrier(mem_flags::mem_threadgroup);
         for(uint k_1 = 0U; k_1 < 32U; k_1++)
         {
-            float4 t9 = float4((*kernelContext.weight_tile)[k_1][t6], (*kernelContext.weight_tile)[k_1][t6 + 1U], (*kernelContext.weight_tile)[k_1][t6 + 2U], (*kernelContext.weight_tile)[k_1][t6 + 3U]);
+            float4 t10 = float4((*kernelContext.weight_tile)[k_1][t7], (*kernelContext.weight_tile)[k_1][t7 + 1U], (*kernelContext.weight_tile)[k_1][t7 + 2U], (*kernelContext.weight_tile)[k_1][t7 + 3U]);
             #pragma unroll
             for(uint i = 0U; i < 4U; i++)
             {
-                sums[i] = sums[i] + float4((*kernelContext.activation_tile)[k_1][t7 + i]) * t9;
+                sums[i] = sums[i] + float4((*kernelContext.activation_tile)[k_1][t8 + i]) * t10;
             }
         }
         threadgroup_barrier(mem_flags::mem_threadgroup);
@@ -306,27 +305,27 @@ struct KernelContext
     #pragma unroll
     for(uint k_1 = 0U; k_1 < 4U; k_1++)
     {
-        uint token = first_token + t7 + k_1;
+        uint token = first_token + t8 + k_1;
         if(token >= (given->args.tokens))
         {
             return;
         }
-        ulong t10 = ulong(token) * ulong(given->args.rows);
+        ulong t11 = ulong(token) * ulong(given->args.rows);
         #pragma unroll
         for(uint k = 0U; k < 4U; k++)
         {
-            rows = gated ? t6 / 2U : t6;
+            rows = gated ? t7 / 2U : t7;
             uint row_1 = first_row + rows + k;
-            t2 = row_1 >= (given->args.rows) || (gated && k >= 2U);
-            if(t2)
+            t3 = row_1 >= (given->args.rows) || (gated && k >= 2U);
+            if(t3)
             {
                 continue;
             }
             float sum = sums[k_1][k];
             float sum_1 = gated ? sum / (1.0 + exp(- sum)) * sums[k_1][k ^ 2U] : sum;
             float sum_2 = (given->args.adds_bias) != 0U ? sum_1 + *(given->args.bias + row_1) : sum_1;
-            float sum_3 = (given->args.adds_residual) != 0U ? sum_2 + *(given->args.residual + (t10 + ulong(row_1))) : sum_2;
-            *(given->args.y + (t10 + ulong(row_1))) = sum_3;
+            float sum_3 = (given->args.adds_residual) != 0U ? sum_2 + *(given->args.residual + (t11 + ulong(row_1))) : sum_2;
+            *(given->args.y + (t11 + ulong(row_1))) = sum_3;
         }
     }
 }

@@ -202,13 +202,18 @@ Words Words_make(uint4 a, uint4 b, bool two, bool one)
     return t5;
 }
 
+Words words_from(ulong address, uint shift)
+{
+    uint4 a = (*(const device uint4*)((uchar device*)(address - ulong(shift))));
+    uint4 b = (*(const device uint4*)((uchar device*)((address + 15ULL) & 18446744073709551600ULL)));
+    return Words_make(a, b, (shift & 8U) != 0U, (shift & 4U) != 0U);
+}
+
 uint4 load16_anywhere(uchar device* p)
 {
     ulong address = (ulong)p;
     uint shift = uint(address) & 15U;
-    uint4 a = (*(const device uint4*)((uchar device*)(address - ulong(shift))));
-    uint4 b = (*(const device uint4*)((uchar device*)((address + 15ULL) & 18446744073709551600ULL)));
-    Words words = Words_make(a, b, (shift & 8U) != 0U, (shift & 4U) != 0U);
+    Words words = words_from(address, shift);
     uint bits = (shift & 3U) * 8U;
     return ((words.low) >> (uint4(bits))) | (((words.high) << (uint4(1U))) << (uint4(31U - bits)));
 }
@@ -305,7 +310,7 @@ struct MatmulArgs
     uint tokens;
     uint stride;
     uint row_nbytes;
-    uint steps;
+    uint splits;
     uint adds_bias;
     uint adds_residual;
     uint gated;
@@ -382,29 +387,29 @@ struct KernelContext
             sums[i][j] = t13;
         }
     }
+    uint steps = (given->args.columns + 32U - 1U) / 32U;
     uint t14 = group.z;
-    uint begin = t14 * given->args.steps;
-    uint t15 = min(begin + given->args.steps, (given->args.columns + 32U - 1U) / 32U);
+    uint begin = t14 * steps / given->args.splits;
+    uint t15 = (t14 + 1U) * steps / given->args.splits;
     Mover t16 = mover;
     {
         Loaded loaded;
-        uint t17 = t16.columns / 64U;
         #pragma unroll
         for(uint i = 0U; i < 1U; i++)
         {
-            Mover t18 = t16;
-            uint t19 = Mover_unit(&t18, begin, i);
-            TQ2_0_Bits t20 = TQ2_0_fetch(t16.weights[i], min(t19, t17 - 1U));
-            loaded.bits[i] = t20;
+            Mover t17 = t16;
+            uint t18 = Mover_unit(&t17, begin, i);
+            TQ2_0_Bits t19 = TQ2_0_fetch(t16.weights[i], t18);
+            loaded.bits[i] = t19;
         }
         uint eighth = t16.thread_1 % 4U;
         uint of = begin * 2U + eighth / 2U;
-        uint t21 = TQ2_0_column(of / 4U, of % 4U) + eighth % 2U * 8U;
+        uint t20 = TQ2_0_column(of / 4U, of % 4U) + eighth % 2U * 8U;
         #pragma unroll
         for(uint i = 0U; i < 2U; i++)
         {
-            uint4 t22 = (*(const device uint4*)(t16.activations[i] + 2U * t21));
-            loaded.activations[i] = t22;
+            uint4 t21 = (*(const device uint4*)(t16.activations[i] + 2U * t20));
+            loaded.activations[i] = t21;
         }
         t1 = loaded;
     }
@@ -412,8 +417,7 @@ struct KernelContext
     uint step = begin;
     while(step < t15)
     {
-        Mover t23 = mover;
-        uint t24 = t23.columns / 64U;
+        Mover t22 = mover;
         {
             #pragma unroll
             for(uint i = 0U; i < 1U; i++)
@@ -421,63 +425,51 @@ struct KernelContext
                 #pragma unroll
                 for(uint g = 0U; g < 1U; g++)
                 {
-                    Mover t25 = t23;
-                    uint t26 = Mover_line(&t25, i);
-                    uint t27 = t26 * 5U;
-                    Mover t28 = t23;
-                    uint t29 = Mover_run(&t28, i);
-                    uint at = t27 + 2U * (t29 + g);
-                    uint group_1 = (step * 2U + t29 + g) % 4U;
-                    uint4 t30 = uint4(0U, 0U, 0U, 0U);
-                    uint4 t31 = uint4(0U);
-                    Mover t32 = t23;
-                    uint t33 = Mover_unit(&t32, step, i);
-                    array<uint4, 2> w;
-                    if(t33 < t24)
-                    {
-                        TQ2_0_Bits t34 = loaded_1.bits[i];
-                        w = group_halves(&t34, t33, group_1);
-                    }
-                    else
-                    {
-                        w[0] = t30;
-                        w[1] = t31;
-                    }
-                    (*kernelContext.weight_tile)[at] = w[0];
-                    (*kernelContext.weight_tile)[at + 1U] = w[1];
+                    Mover t23 = t22;
+                    uint t24 = Mover_line(&t23, i);
+                    uint t25 = t24 * 5U;
+                    Mover t26 = t22;
+                    uint t27 = Mover_run(&t26, i);
+                    uint at = t25 + 2U * (t27 + g);
+                    uint group_1 = (step * 2U + t27 + g) % 4U;
+                    Mover t28 = t22;
+                    uint t29 = Mover_unit(&t28, step, i);
+                    TQ2_0_Bits t30 = loaded_1.bits[i];
+                    array<uint4, 2> t31 = group_halves(&t30, t29, group_1);
+                    (*kernelContext.weight_tile)[at] = t31[0];
+                    (*kernelContext.weight_tile)[at + 1U] = t31[1];
                 }
             }
             #pragma unroll
             for(uint i_1 = 0U; i_1 < 2U; i_1++)
             {
-                Mover t35 = t23;
-                uint t36 = Mover_token(&t35, i_1);
-                (*kernelContext.activation_tile)[t36 * 5U + t23.thread_1 % 4U] = loaded_1.activations[i_1];
+                Mover t32 = t22;
+                uint t33 = Mover_token(&t32, i_1);
+                (*kernelContext.activation_tile)[t33 * 5U + t22.thread_1 % 4U] = loaded_1.activations[i_1];
             }
         }
         threadgroup_barrier(mem_flags::mem_threadgroup);
-        Mover t37 = mover;
-        uint t38 = step + 1U;
-        uint t39 = min(t38, t15 - 1U);
+        Mover t34 = mover;
+        uint t35 = step + 1U;
+        uint t36 = min(t35, t15 - 1U);
         {
             Loaded loaded_2;
-            uint t40 = t37.columns / 64U;
             #pragma unroll
             for(uint g = 0U; g < 1U; g++)
             {
-                Mover t41 = t37;
-                uint t42 = Mover_unit(&t41, t39, g);
-                TQ2_0_Bits t43 = TQ2_0_fetch(t37.weights[g], min(t42, t40 - 1U));
-                loaded_2.bits[g] = t43;
+                Mover t37 = t34;
+                uint t38 = Mover_unit(&t37, t36, g);
+                TQ2_0_Bits t39 = TQ2_0_fetch(t34.weights[g], t38);
+                loaded_2.bits[g] = t39;
             }
-            uint eighth_1 = t37.thread_1 % 4U;
-            uint of_1 = t39 * 2U + eighth_1 / 2U;
-            uint t44 = TQ2_0_column(of_1 / 4U, of_1 % 4U) + eighth_1 % 2U * 8U;
+            uint eighth_1 = t34.thread_1 % 4U;
+            uint of_1 = t36 * 2U + eighth_1 / 2U;
+            uint t40 = TQ2_0_column(of_1 / 4U, of_1 % 4U) + eighth_1 % 2U * 8U;
             #pragma unroll
             for(uint j = 0U; j < 2U; j++)
             {
-                uint4 t45 = (*(const device uint4*)(t37.activations[j] + 2U * t44));
-                loaded_2.activations[j] = t45;
+                uint4 t41 = (*(const device uint4*)(t34.activations[j] + 2U * t40));
+                loaded_2.activations[j] = t41;
             }
             t2 = loaded_2;
         }
@@ -488,30 +480,30 @@ struct KernelContext
             #pragma unroll
             for(uint j_1 = 0U; j_1 < 4U; j_1++)
             {
-                simdgroup_matrix<half, 8, 8> t46 = _slang_simdgroup_load<simdgroup_matrix<half, 8, 8>>((const threadgroup half*)&(*(kernelContext.activation_tile))[((t12 * 4U + j_1) * 8U * 5U + k / 8U)], 8 * (5U));
-                a[j_1] = t46;
+                simdgroup_matrix<half, 8, 8> t42 = _slang_simdgroup_load<simdgroup_matrix<half, 8, 8>>((const threadgroup half*)&(*(kernelContext.activation_tile))[((t12 * 4U + j_1) * 8U * 5U + k / 8U)], 8 * (5U));
+                a[j_1] = t42;
             }
             #pragma unroll
             for(uint i_2 = 0U; i_2 < 4U; i_2++)
             {
-                simdgroup_matrix<half, 8, 8> t47 = _slang_simdgroup_load_transpose<simdgroup_matrix<half, 8, 8>>((const threadgroup half*)&(*(kernelContext.weight_tile))[((t11 * 4U + i_2) * 8U * 5U + k / 8U)], 8 * (5U));
+                simdgroup_matrix<half, 8, 8> t43 = _slang_simdgroup_load_transpose<simdgroup_matrix<half, 8, 8>>((const threadgroup half*)&(*(kernelContext.weight_tile))[((t11 * 4U + i_2) * 8U * 5U + k / 8U)], 8 * (5U));
                 #pragma unroll
                 for(uint j_2 = 0U; j_2 < 4U; j_2++)
                 {
-                    simdgroup_matrix<float, 8, 8> t48 = linalg_coopMatMulAdd(a[j_2], t47, sums[i_2][j_2]);
-                    sums[i_2][j_2] = t48;
+                    simdgroup_matrix<float, 8, 8> t44 = linalg_coopMatMulAdd(a[j_2], t43, sums[i_2][j_2]);
+                    sums[i_2][j_2] = t44;
                 }
             }
         }
         threadgroup_barrier(mem_flags::mem_threadgroup);
         loaded_1 = t2;
-        step = t38;
+        step = t35;
     }
-    float device* t49 = given->args.y + ulong(t14) * ulong(given->args.tokens) * ulong(given->args.rows);
-    uint t50 = subgroup * 32U;
+    float device* t45 = given->args.y + ulong(t14) * ulong(given->args.tokens) * ulong(given->args.rows);
+    uint t46 = subgroup * 32U;
     uint i = gated ? 2U : 4U;
-    uint t51 = i * 4U;
-    for(uint g = 0U; g < t51; g++)
+    uint t47 = i * 4U;
+    for(uint g = 0U; g < t47; g++)
     {
         simdgroup_barrier(mem_flags::mem_threadgroup);
         #pragma unroll
@@ -520,17 +512,17 @@ struct KernelContext
             #pragma unroll
             for(uint j = 0U; j < 4U; j++)
             {
-                uint t52 = i_1 * 4U + j;
-                if(t52 == g)
+                uint t48 = i_1 * 4U + j;
+                if(t48 == g)
                 {
-                    simdgroup_store((sums[i_1][j]), (threadgroup float*)&(*(kernelContext.weight_tile))[(t50)], 4 * (2U));
+                    simdgroup_store((sums[i_1][j]), (threadgroup float*)&(*(kernelContext.weight_tile))[(t46)], 4 * (2U));
                 }
                 else
                 {
-                    bool t53 = gated && t52 == (g + t51);
-                    if(t53)
+                    bool t49 = gated && t48 == (g + t47);
+                    if(t49)
                     {
-                        simdgroup_store((sums[i_1][j]), (threadgroup float*)&(*(kernelContext.weight_tile))[(t50 + 16U)], 4 * (2U));
+                        simdgroup_store((sums[i_1][j]), (threadgroup float*)&(*(kernelContext.weight_tile))[(t46 + 16U)], 4 * (2U));
                     }
                 }
             }
@@ -540,22 +532,22 @@ struct KernelContext
         {
             uint token = first_token + (t12 * 4U + g % 4U) * 8U + j / 2U;
             uint row = t4 + (t11 * i + g / 4U) * 8U + j % 2U * 4U;
-            bool t53 = token >= (given->args.tokens) || row >= (given->args.rows);
-            if(t53)
+            bool t49 = token >= (given->args.tokens) || row >= (given->args.rows);
+            if(t49)
             {
                 continue;
             }
-            float4 sum = as_type<float4>((*kernelContext.weight_tile)[t50 + j]);
-            float4 sum_1 = gated ? sum / (float4(1.0) + exp(- sum)) * (as_type<float4>((*kernelContext.weight_tile)[t50 + 16U + j])) : sum;
+            float4 sum = as_type<float4>((*kernelContext.weight_tile)[t46 + j]);
+            float4 sum_1 = gated ? sum / (float4(1.0) + exp(- sum)) * (as_type<float4>((*kernelContext.weight_tile)[t46 + 16U + j])) : sum;
             float4 sum_2 = (given->args.adds_bias) != 0U ? sum_1 + load_columns(given->args.bias, row / 4U, given->args.rows) : sum_1;
             ulong at_1 = ulong(token) * ulong(given->args.rows);
             float4 sum_3 = (given->args.adds_residual) != 0U ? sum_2 + load_columns(given->args.residual + at_1, row / 4U, given->args.rows) : sum_2;
-            store_columns(t49 + at_1, row / 4U, given->args.rows, sum_3);
+            store_columns(t45 + at_1, row / 4U, given->args.rows, sum_3);
             if((given->args.writes_halves) != 0U)
             {
-                uchar device* t54 = given->args.halves + 2ULL * (at_1 + ulong(row));
-                uint2 t55 = pack_halves(sum_3);
-                *(device uint2*)(t54) = (t55);
+                uchar device* t50 = given->args.halves + 2ULL * (at_1 + ulong(row));
+                uint2 t51 = pack_halves(sum_3);
+                *(device uint2*)(t50) = (t51);
             }
         }
     }

@@ -146,15 +146,17 @@ Words Words_make(uint4 a, uint4 b, bool two, bool one)
     return t5;
 }
 
-uint4 load16_anywhere(uchar device* p)
+Words words_from(ulong address, uint shift)
 {
-    ulong address = (ulong)p;
-    uint shift = uint(address) & 15U;
     uint4 a = (*(const device uint4*)((uchar device*)(address - ulong(shift))));
     uint4 b = (*(const device uint4*)((uchar device*)((address + 15ULL) & 18446744073709551600ULL)));
-    Words words = Words_make(a, b, (shift & 8U) != 0U, (shift & 4U) != 0U);
-    uint bits = (shift & 3U) * 8U;
-    return ((words.low) >> (uint4(bits))) | (((words.high) << (uint4(1U))) << (uint4(31U - bits)));
+    return Words_make(a, b, (shift & 8U) != 0U, (shift & 4U) != 0U);
+}
+
+uint4 load16_of_words(uchar device* p)
+{
+    ulong address = (ulong)p;
+    return words_from(address, uint(address) & 15U).low;
 }
 
 struct F32_Bits
@@ -180,7 +182,7 @@ F32_Bits F32_fetch(uchar device* row, uint unit)
         #pragma unroll
         for(uint i = 0U; i < 4U; i++)
         {
-            uint4 t3 = load16_anywhere(t1 + i * 16U);
+            uint4 t3 = load16_of_words(t1 + i * 16U);
             bits.v[i] = t3;
         }
     }

@@ -198,13 +198,18 @@ Words Words_make(uint4 a, uint4 b, bool two, bool one)
     return t5;
 }
 
+Words words_from(ulong address, uint shift)
+{
+    uint4 a = (*(const device uint4*)((uchar device*)(address - ulong(shift))));
+    uint4 b = (*(const device uint4*)((uchar device*)((address + 15ULL) & 18446744073709551600ULL)));
+    return Words_make(a, b, (shift & 8U) != 0U, (shift & 4U) != 0U);
+}
+
 uint4 load16_anywhere(uchar device* p)
 {
     ulong address = (ulong)p;
     uint shift = uint(address) & 15U;
-    uint4 a = (*(const device uint4*)((uchar device*)(address - ulong(shift))));
-    uint4 b = (*(const device uint4*)((uchar device*)((address + 15ULL) & 18446744073709551600ULL)));
-    Words words = Words_make(a, b, (shift & 8U) != 0U, (shift & 4U) != 0U);
+    Words words = words_from(address, shift);
     uint bits = (shift & 3U) * 8U;
     return ((words.low) >> (uint4(bits))) | (((words.high) << (uint4(1U))) << (uint4(31U - bits)));
 }

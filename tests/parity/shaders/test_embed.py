@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from run_op import nmse, reference, run_op
+from run_op import nmse, poisoned, reference, run_op
 from shader_weights import FORMATS, lengths, random_weight
 
 from edgequant.device.protocol import Gpu
@@ -22,3 +22,4 @@ def test_rows_of_every_format(gpu: Gpu, fmt: str, rng: np.random.Generator) -> N
         ran = run_op(gpu, Embed(columns), weights=[weight], ids=ids, bucket=8)
         expected = reference(Embed(columns), weights=[weight], ids=ids)
         assert nmse(ran.out, expected.out) < BOUND
+        assert poisoned(ran.padding)

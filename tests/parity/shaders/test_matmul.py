@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
-from run_op import Ran, encoded, nmse, reference, run_op
+from run_op import Ran, encoded, nmse, poisoned, reference, run_op
 from shader_weights import FORMATS, lengths, random_weight
 
 from edgequant.blocks import Floats
@@ -58,9 +58,9 @@ def ways(gpu: Gpu) -> tuple[bool, ...]:
 def test_every_format(gpu: Gpu, fmt: str, rng: np.random.Generator) -> None:
     for columns in lengths(fmt):
         x = rng.standard_normal((9, columns), np.float32)
-        weight = random_weight(fmt, 33, columns, rng)
+        weight = random_weight(fmt, 40, columns, rng)  # ends at a multiple of 16 bytes
         for tiled in ways(gpu):
-            check(gpu, Prefill(columns, 33, tiled=tiled), [x], [weight])
+            check(gpu, Prefill(columns, 40, tiled=tiled), [x], [weight])
 
 
 @pytest.mark.parametrize("fmt", FORMATS)
@@ -101,11 +101,18 @@ def test_what_is_fused(gpu: Gpu, rows: int, rng: np.random.Generator) -> None:
         check(gpu, replace(op, gated=True, residual=True), [small, residual], [w, up])
 
 
-def test_a_bucket_that_is_not_full(gpu: Gpu, rng: np.random.Generator) -> None:
-    x = rng.standard_normal((33, 64), np.float32)
-    weight = random_weight("Q4_0", 40, 64, rng)
-    for tiled in ways(gpu):
-        check(gpu, Prefill(64, 40, tiled=tiled), [x], [weight], bucket=128)
+@pytest.mark.parametrize("fmt", FORMATS)
+def test_a_bucket_that_is_not_full(gpu: Gpu, fmt: str, rng: np.random.Generator) -> None:
+    columns = lengths(fmt)[0]
+    weight = random_weight(fmt, 40, columns, rng)
+    for tokens in (33, 64):
+        x = rng.standard_normal((tokens, columns), np.float32)
+        for tiled in ways(gpu):
+            ran = check(gpu, Prefill(columns, 40, tiled=tiled), [x], [weight], bucket=128)
+            # Tiles of padding alone are left out, and none of it is rounded to half.
+            assert poisoned(ran.padding[64 - tokens :])
+            for halves in ran.derived.values():
+                assert poisoned(halves.reshape(128, -1)[tokens:])
 
 
 @pytest.mark.parametrize("rows", [37, 64])
@@ -114,14 +121,18 @@ def test_columns_in_splits(gpu: Gpu, rows: int, rng: np.random.Generator) -> Non
     weight = random_weight("Q8_0", rows, 2080, rng)
     bias = encoded(20 * rng.standard_normal(rows, np.float32))
     residual = 20 * rng.standard_normal((12, rows), np.float32)
-    ran = check(gpu, Prefill(2080, rows, bias=True, residual=True), [x, residual], [weight, bias])
+    op = Prefill(2080, rows, bias=True, residual=True)
+    ran = check(gpu, op, [x, residual], [weight, bias], bucket=16)
     if gpu.limits.cooperative_matrix is not None:
         assert ran.kernels[-1] == "matmul_parts"
+        assert poisoned(ran.padding)
 
 
-def test_what_is_left_of_float_rows_in_splits(gpu: Gpu, rng: np.random.Generator) -> None:
-    x = rng.standard_normal((9, 2083), np.float32)
-    check(gpu, Prefill(2083, 5), [x], [random_weight("F16", 5, 2083, rng)])
+@pytest.mark.parametrize("fmt", FORMATS)
+def test_columns_in_splits_of_every_format(gpu: Gpu, fmt: str, rng: np.random.Generator) -> None:
+    columns = 768 + lengths(fmt)[0]  # floats have some left over
+    x = rng.standard_normal((9, columns), np.float32)
+    check(gpu, Prefill(columns, 8), [x], [random_weight(fmt, 8, columns, rng)])
 
 
 def test_halves_of_an_output(gpu: Gpu, rng: np.random.Generator) -> None:

@@ -12,10 +12,13 @@ pytestmark = pytest.mark.device
 FOUND = 0x5A17C0DE  # what the kernel tells of
 
 
-@pytest.mark.parametrize("place", [None, 0, 255, 256, 3 * 256 + 7, 1999])
+@pytest.mark.parametrize("place", [None, 0, 208, 255, 256, 3 * 256 + 7, 1999, 2048])
 def test_every_chunk_is_read(gpu: Gpu, place: int | None) -> None:
-    content = np.zeros((2000, 4), np.uint32)
+    """Of 2000, thread 208 has no chunk where its last would be: a round is 1024."""
+    content = np.zeros((2049 if place == 2048 else 2000, 4), np.uint32)
+    content[-1] = 1, 2, 4, 8  # hides what is found, where it is taken once more
     if place is not None:
+        content[place] = 0
         content[place, place % 4] = FOUND
     memory = Memory(gpu)
     memory.put("INPUT", content.tobytes())

@@ -1,6 +1,7 @@
 """The next token chosen on a GPU, against runtime/sampler.py: what is kept, how often it comes."""
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -23,9 +24,24 @@ FLAT = 1e9  # a temperature at which all that is kept is as likely
 
 
 def draw(
-    gpu: Gpu, logits: Floats, sampling: Sampling, count: int = 1, *, threads: int | None = None
+    gpu: Gpu,
+    logits: Floats,
+    sampling: Sampling,
+    count: int = 1,
+    *,
+    threads: int | None = None,
+    later: Floats | None = None,
 ) -> NDArray[np.uint32]:
-    """Draw so many tokens from the same logits, one recording submitted again and again."""
+    """Draw so many tokens from the same logits, one recording submitted again and again.
+
+    Args:
+        gpu: where.
+        logits: (vocab,).
+        sampling: how.
+        count: of tokens.
+        threads: of `sample_token`, where not as many as there may be.
+        later: logits that stand in their place once `argmax` has run.
+    """
     if threads is None and count > 64 and isinstance(gpu, MetalOnCpu):
         threads = 128  # what each of them costs there is counted
     limits = replace(gpu.limits, workgroup=threads or gpu.limits.workgroup)
@@ -47,13 +63,18 @@ def draw(
             memory.poison(Kind.SCRATCH, operand.nbytes)
         return memory[operand.kind]
 
+    if later is not None:
+        run_launches(gpu, launches[:1], resolve)
+        launches, span = launches[1:], memory[Kind.INPUT]
+        gpu.write(span.buffer, later.astype(np.float32).tobytes(), span.offset)
     drawn: list[NDArray[np.uint32]] = []
     while count > 0:
         times = min(count, sample.RING)
         run_launches(gpu, launches, resolve, times)
         drawn.append(memory.get(Kind.OUTPUT, np.uint32)[:times])
         count -= times
-    memory.check({Kind.TOKENS, Kind.OUTPUT, Kind.STEP, Kind.SCRATCH})
+    written: set[object] = {Kind.TOKENS, Kind.OUTPUT, Kind.STEP, Kind.SCRATCH}
+    memory.check(written if later is None else written | {Kind.INPUT})
     (after,) = memory.get(Kind.STEP, STEP)
     number = sum(map(len, drawn))
     record["past"], record["drawn"] = 7 + number, number
@@ -64,7 +85,7 @@ def draw(
     return np.concatenate(drawn)
 
 
-def kept(gpu: Gpu, logits: Floats, sampling: Sampling, **words: int) -> list[int]:
+def kept(gpu: Gpu, logits: Floats, sampling: Sampling, **words: Any) -> list[int]:
     """Return what is ever drawn when all that is kept is as likely.
 
     Among so many draws one of them is missing with a chance of exp(-12), or exp(-4) where draws are
@@ -94,6 +115,8 @@ def test_greedy_takes_the_first_of_equals(gpu: Gpu, rng: np.random.Generator) ->
     logits = np.round(rng.standard_normal(3000).astype(np.float32))
     assert draw(gpu, logits, Sampling(temperature=0)) == [np.argmax(logits)]
     assert draw(gpu, np.ones(1300, np.float32), Sampling(temperature=0)) == [0]
+    many = np.zeros(70_000, np.float32)  # more chunks than threads
+    assert draw(gpu, many, Sampling(temperature=0), threads=128) == [0]
     zeros = np.array([-0.0, 0.0, -1.0, 0.0], np.float32)
     assert draw(gpu, zeros, Sampling(temperature=0)) == [0]
 
@@ -118,6 +141,7 @@ FILTERS = {
     "top_k, top_p": Sampling(top_k=12, top_p=0.7, min_p=0),
     "all": Sampling(top_k=40, top_p=0.95, min_p=0.05),
     "all, min_p least": Sampling(top_k=40, top_p=0.95, min_p=0.4),
+    "top_k of the best": Sampling(top_k=7, top_p=1, min_p=1),
 }
 
 
@@ -150,6 +174,40 @@ def test_what_is_kept_of_a_large_vocabulary(
         Sampling(top_k=5, top_p=0.9, min_p=0.5),
     ):
         assert kept(gpu, logits, sampling, threads=threads) == expected(logits, sampling)
+
+
+def test_what_is_kept_of_more_equals_than_threads(gpu: Gpu) -> None:
+    sampling = Sampling(top_k=2, top_p=1, min_p=0)
+    assert kept(gpu, np.zeros(1300, np.float32), sampling) == [0, 1]
+
+
+BEST = {5: 5, 600: 4, 1500: 3, 60_000: 2, 69_999: 1}  # of chunks 0, 1, 2, 117 and 136: theirs is it
+
+
+@pytest.mark.parametrize(
+    ("sampling", "read", "equals"),
+    [
+        (Sampling(top_k=3, top_p=1, min_p=0), 3, 1),
+        (Sampling(top_k=3, top_p=1, min_p=0), 3, 300),
+        (Sampling(top_k=3, top_p=0.95, min_p=0), 3, 300),
+        (Sampling(top_k=0, top_p=1, min_p=0.1), 3, 1),
+        (Sampling(top_k=0, top_p=0.9, min_p=0), 5, 1),
+    ],
+)
+def test_chunks_of_which_nothing_is_kept_are_not_read(
+    gpu: Gpu, sampling: Sampling, read: int, equals: int, rng: np.random.Generator
+) -> None:
+    """Or what lies there by then would be drawn at once."""
+    logits = (rng.standard_normal(70_000) - 20).astype(np.float32)
+    for place, value in BEST.items():
+        logits[place] = value
+    logits[1100:][:equals] = 3  # may be more than threads
+    later = np.full_like(logits, 9)
+    for place in list(BEST)[:read]:
+        chunk = slice(place // 512 * 512, place // 512 * 512 + 512)
+        later[chunk] = logits[chunk]
+    drawn = kept(gpu, logits, sampling, threads=128, later=later)
+    assert drawn == expected(logits, sampling)
 
 
 def test_top_p_of_a_large_vocabulary(gpu: Gpu, rng: np.random.Generator) -> None:
@@ -193,6 +251,27 @@ def test_how_often(
     mean = chances @ likely[ids]
     deviation = np.sqrt(max(0, chances @ likely[ids] ** 2 - mean**2))
     assert abs(likely[drawn].mean() - mean) <= 4 * deviation / np.sqrt(draws) + 1e-12
+
+
+def noise(seed: int, drawn: int, tokens: NDArray[np.uint32]) -> NDArray[np.float64]:
+    """Return -log(-log(u)) for the u of pcg4d's first word (see shaders/lib/noise.slang)."""
+    v = [tokens, *(np.full_like(tokens, word) for word in (drawn, seed, 0))]
+    v = [word * np.uint32(1664525) + np.uint32(1013904223) for word in v]
+    for shifted in (True, False):
+        for to, a, b in ((0, 1, 3), (1, 2, 0), (2, 0, 1), (3, 1, 2)):
+            v[to] = v[to] + v[a] * v[b]
+        if shifted:
+            v = [word ^ (word >> np.uint32(16)) for word in v]
+    rest = (v[0] + 0.5) / 2**32
+    return np.asarray(-np.log(-np.log1p(-rest)))
+
+
+def test_noise_decides(gpu: Gpu, rng: np.random.Generator) -> None:
+    logits = 2 * rng.standard_normal(1000).astype(np.float32)
+    every = Sampling(temperature=0.7, top_k=0, top_p=1, min_p=0, seed=3)
+    ids = np.arange(1000, dtype=np.uint32)
+    wanted = [np.argmax(logits / 0.7 + noise(3, drawn, ids)) for drawn in range(64)]
+    assert draw(gpu, logits, every, 64).tolist() == wanted
 
 
 def test_the_seed_and_the_number_give_the_token(gpu: Gpu, rng: np.random.Generator) -> None:

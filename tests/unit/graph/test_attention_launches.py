@@ -42,7 +42,8 @@ def test_tokens_and_context_choose_the_kernel() -> None:
     assert kernels(op.launch(call(9, cache="Q8_0"))) == ["attention_matrix_q8_0_16x128"]
     assert kernels(op.launch(call(9, cache="F32"))) == ["attention_tiled_f32"]
     assert kernels(op.launch(call(9, limits=PLAIN))) == ["attention_tiled_f16"]
-    assert kernels(Attention(3, 8, 8, 256).launch(call(9))) == ["attention_tiled_f16"]
+    assert kernels(Attention(3, 8, 8, 256).launch(call(9))) == ["attention_tiled_f16_wide"]
+    assert kernels(Attention(3, 8, 8, 192).launch(call(9, cache="F32"))) == ["attention_tiled_f32"]
 
 
 def test_small_matrices_are_shared_by_as_many_lanes_as_there_are() -> None:
