@@ -86,7 +86,8 @@ struct EntryPointParams
     #pragma unroll
     for(uint i = 0U; i < 8U; i++)
     {
-        all = all + ((sums[i]).thread_elements()[0]);
+        simdgroup_matrix<float, 8, 8> t8 = sums[i];
+        all = all + ((t8).thread_elements()[0] + (t8).thread_elements()[1]);
     }
     if(((as_type<uint>(all)) & 2147483647U) > 2139095040U)
     {
