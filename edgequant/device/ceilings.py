@@ -1,5 +1,6 @@
 """How fast a GPU reads memory and multiplies, measured with kernels that do nothing else."""
 
+import time
 from collections.abc import Callable
 
 from edgequant.device.bind import bind
@@ -11,13 +12,14 @@ WORKGROUPS = (264, 1056, 4224)  # some of which suit any GPU
 ENOUGH = 2e-3  # seconds, that the clock's grain does not show
 PASSES = 4  # over memory in one run
 MOST_ROUNDS = 1 << 16
+WARM = 0.2  # seconds of multiplying until a GPU's clock has risen
 
 
 def measure_ceilings(gpu: Gpu, memory: Span, spare: Span) -> Ceilings:
     """Measure a GPU.
 
     Args:
-        gpu: idle.
+        gpu: with nothing else to do.
         memory: to read: as much as the kernels of interest read, or what caches hold shows.
         spare: 4 bytes that may be written.
 
@@ -43,6 +45,10 @@ def measure_ceilings(gpu: Gpu, memory: Span, spare: Span) -> Ceilings:
                 return operations / seconds
             rounds *= 4
 
+    end = time.perf_counter() + WARM
+    multiply(WORKGROUPS[-1])
+    while time.perf_counter() < end:
+        multiply(WORKGROUPS[-1])
     return Ceilings(_best(read), _best(multiply))
 
 
