@@ -109,6 +109,7 @@ class Ran:
         values: the same.
         derived: what was derived, by tag.
         kernels: that ran, in order.
+        padding: the rows that do not count; NaN where nothing was written.
     """
 
     out: Floats
@@ -116,6 +117,7 @@ class Ran:
     values: Floats | None
     derived: Mapping[str, NDArray[np.uint8]]
     kernels: tuple[str, ...]
+    padding: Floats
 
 
 def run_op(
@@ -209,9 +211,8 @@ def run_op(
         for launch in launches for operand in launch.operands if operand.kind is Kind.DERIVED
     }  # fmt: skip
     memory.free()
-    return Ran(
-        out[:count].copy(), keys, values, derived, tuple(launch.kernel for launch in launches)
-    )
+    kernels = tuple(launch.kernel for launch in launches)
+    return Ran(out[:count].copy(), keys, values, derived, kernels, out[count:].copy())
 
 
 def reference(
@@ -233,7 +234,7 @@ def reference(
     given = np.asarray(ids if ids is not None else [0] * tokens, np.int32)
     out = op.reference(inputs, weights, Step(given, past, rows or tokens, held))
     keys, values = held.get(getattr(op, "layer", 0), (None, None))
-    return Ran(out, keys, values, {}, ())
+    return Ran(out, keys, values, {}, (), out[:0])
 
 
 def step_record(**fields: float) -> NDArray[Any]:
