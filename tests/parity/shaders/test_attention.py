@@ -139,12 +139,12 @@ def test_padding(gpu: Gpu, tokens: int, bucket: int, rng: np.random.Generator) -
 
 
 @pytest.mark.parametrize(("head_dim", "cache_type"), WIDTHS)
-@pytest.mark.parametrize(("past", "tokens", "bucket"), [(1, 32, 64), (25, 9, 9), (5, 9, 9)])
+@pytest.mark.parametrize(("past", "tokens", "bucket"), [(1, 32, 64), (31, 9, 9), (7, 9, 9)])
 def test_edges(
     gpu: Gpu, past: int, tokens: int, bucket: int, head_dim: int, cache_type: str,
     rng: np.random.Generator,
 ) -> None:  # fmt: skip
-    """Rows fill tiles and are followed by padding, or do not; keys, of which one may be alone."""
+    """Rows fill tiles, and padding follows, or do not; a key is alone, or the cache is full."""
     check(gpu, rng, (2, 1, head_dim), past, tokens, cache_type, bucket)
 
 
