@@ -6,14 +6,12 @@ constant uint fc_HEAD_DIM [[function_constant(1)]];
 constant uint HEAD_DIM = is_function_constant_defined(fc_HEAD_DIM) ? fc_HEAD_DIM : 128U;
 constant uint fc_ROWS [[function_constant(2)]];
 constant uint ROWS = is_function_constant_defined(fc_ROWS) ? fc_ROWS : 4U;
-constant uint fc_THREADS [[function_constant(0)]];
-constant uint THREADS = is_function_constant_defined(fc_THREADS) ? fc_THREADS : 256U;
-constant uint fc_SUBGROUPS [[function_constant(10)]];
-constant uint SUBGROUPS = is_function_constant_defined(fc_SUBGROUPS) ? fc_SUBGROUPS : 8U;
 constant uint fc_LANES [[function_constant(3)]];
 constant uint LANES = is_function_constant_defined(fc_LANES) ? fc_LANES : 8U;
 constant uint fc_INTERLEAVED [[function_constant(7)]];
 constant bool INTERLEAVED = is_function_constant_defined(fc_INTERLEAVED) ? fc_INTERLEAVED != 0U : true;
+constant uint fc_THREADS [[function_constant(0)]];
+constant uint THREADS = is_function_constant_defined(fc_THREADS) ? fc_THREADS : 256U;
 constant uint fc_FRESH [[function_constant(6)]];
 constant bool FRESH = is_function_constant_defined(fc_FRESH) ? fc_FRESH != 0U : false;
 uint4 HalfCache_fetch(uchar device* cache, uint size, uint run)
@@ -266,7 +264,7 @@ Eight HalfCache_decode(uint4 bits)
 float teams_max(float x, KernelContext thread* kernelContext)
 {
     float t1 = x;
-    for(uint i = LANES; i <= (THREADS / SUBGROUPS / 2U); i *= 2U)
+    for(uint i = LANES; i <= 16U; i *= 2U)
     {
         float t2 = simd_shuffle((t1), ushort(int((kernelContext->simd_lane) ^ i)));
         t1 = max(t1, t2);
@@ -277,7 +275,7 @@ float teams_max(float x, KernelContext thread* kernelContext)
 float teams_sum(float x, KernelContext thread* kernelContext)
 {
     float t1 = x;
-    for(uint i = LANES; i <= (THREADS / SUBGROUPS / 2U); i *= 2U)
+    for(uint i = LANES; i <= 16U; i *= 2U)
     {
         t1 = t1 + (simd_shuffle((t1), ushort(int((kernelContext->simd_lane) ^ i))));
     }
@@ -287,7 +285,7 @@ float teams_sum(float x, KernelContext thread* kernelContext)
 Eight teams_sum_1(const Eight thread* x, KernelContext thread* kernelContext)
 {
     Eight t1 = *x;
-    for(uint i = LANES; i <= (THREADS / SUBGROUPS / 2U); i *= 2U)
+    for(uint i = LANES; i <= 16U; i *= 2U)
     {
         t1.low = t1.low + (simd_shuffle((t1.low), ushort(int((kernelContext->simd_lane) ^ i))));
         t1.high = t1.high + (simd_shuffle((t1.high), ushort(int((kernelContext->simd_lane) ^ i))));
@@ -295,6 +293,8 @@ Eight teams_sum_1(const Eight thread* x, KernelContext thread* kernelContext)
     return t1;
 }
 
+constant uint fc_SUBGROUPS [[function_constant(10)]];
+constant uint SUBGROUPS = is_function_constant_defined(fc_SUBGROUPS) ? fc_SUBGROUPS : 8U;
 constant uint fc_ROUNDED [[function_constant(5)]];
 constant bool ROUNDED = is_function_constant_defined(fc_ROUNDED) ? fc_ROUNDED != 0U : false;
 struct Int8Activations
@@ -657,8 +657,7 @@ void Int8Activations_store(const Int8Activations thread* self, uint first, float
             float t63 = teams_max(largest[r], &kernelContext);
             float keep_1 = exp2(largest[r] - t63);
             float t64 = teams_sum(keep_1 * weight[r], &kernelContext);
-            uint t65 = thread_index / (THREADS / SUBGROUPS);
-            uint place = t65 * ROWS + r;
+            uint place = thread_index / 32U * ROWS + r;
             if(simd_is_first())
             {
                 (*kernelContext.seen)[place] = float2(t63, t64);
@@ -666,70 +665,70 @@ void Int8Activations_store(const Int8Activations thread* self, uint first, float
             #pragma unroll
             for(uint c = 0U; c < 2U; c++)
             {
-                float4 t66 = float4(keep_1);
-                Eight t67 = Eight_make(t66 * sum[r * 2U + c].low, t66 * sum[r * 2U + c].high);
-                Eight t68 = teams_sum_1(&t67, &kernelContext);
+                float4 t65 = float4(keep_1);
+                Eight t66 = Eight_make(t65 * sum[r * 2U + c].low, t65 * sum[r * 2U + c].high);
+                Eight t67 = teams_sum_1(&t66, &kernelContext);
                 uint chunk = c * LANES + lane;
                 last_share = (kernelContext.simd_lane) == lane && chunk < (HEAD_DIM / 8U);
                 if(last_share)
                 {
-                    uint t69 = place * HEAD_DIM + 8U * chunk;
-                    (*kernelContext.merged)[t69 / 4U] = t68.low;
-                    (*kernelContext.merged)[t69 / 4U + 1U] = t68.high;
+                    uint t68 = place * HEAD_DIM + 8U * chunk;
+                    (*kernelContext.merged)[t68 / 4U] = t67.low;
+                    (*kernelContext.merged)[t68 / 4U + 1U] = t67.high;
                 }
             }
         }
     }
     threadgroup_barrier(mem_flags::mem_threadgroup);
-    uint t70 = kernelContext.given->a.heads_kv * kernelContext.given->a.group * HEAD_DIM;
+    uint t69 = kernelContext.given->a.heads_kv * kernelContext.given->a.group * HEAD_DIM;
     for(uint i = thread_index; i < (ROWS * HEAD_DIM / 4U); i += THREADS)
     {
         uint r_1 = i / (HEAD_DIM / 4U);
-        uint t71 = i % (HEAD_DIM / 4U);
-        uint column = t71 * 4U;
+        uint t70 = i % (HEAD_DIM / 4U);
+        uint column = t70 * 4U;
         uint row = t4 + r_1;
         if(row >= t10)
         {
             break;
         }
-        float4 t72 = float4(0.0);
+        float4 t71 = float4(0.0);
         float scale = -1.00000001504746622e+30;
         for(g = 0U; g < SUBGROUPS; g++)
         {
             scale = max(scale, (*kernelContext.seen)[g * ROWS + r_1].x);
         }
         float total = 0.0;
-        float4 all = t72;
+        float4 all = t71;
         for(uint i_1 = 0U; i_1 < SUBGROUPS; i_1++)
         {
-            uint t73 = i_1 * ROWS + r_1;
-            float keep_2 = exp2((*kernelContext.seen)[t73].x - scale);
-            total = total + keep_2 * (*kernelContext.seen)[t73].y;
-            all = all + float4(keep_2) * (*kernelContext.merged)[(t73 * HEAD_DIM + column) / 4U];
+            uint t72 = i_1 * ROWS + r_1;
+            float keep_2 = exp2((*kernelContext.seen)[t72].x - scale);
+            total = total + keep_2 * (*kernelContext.seen)[t72].y;
+            all = all + float4(keep_2) * (*kernelContext.merged)[(t72 * HEAD_DIM + column) / 4U];
         }
         if((kernelContext.given->a.splits) > 1U)
         {
             uint place_1 = (head * t10 + row) * kernelContext.given->a.splits + split;
             *(device float4*)(kernelContext.given->a.result + place_1 * HEAD_DIM + column) = (all);
-            packed_float2 device* t74 = (packed_float2 device*)(kernelContext.given->a.result + kernelContext.given->a.heads_kv * t10 * kernelContext.given->a.splits * HEAD_DIM);
+            packed_float2 device* t73 = (packed_float2 device*)(kernelContext.given->a.result + kernelContext.given->a.heads_kv * t10 * kernelContext.given->a.splits * HEAD_DIM);
             if(column == 0U)
             {
-                *(t74 + place_1) = packed_float2(float2(scale, total));
+                *(t73 + place_1) = packed_float2(float2(scale, total));
             }
             continue;
         }
-        uint t75 = row / kernelContext.given->a.group;
-        uint t76 = t75 * t70;
-        uint t77 = head * kernelContext.given->a.group;
-        uint t78 = row % kernelContext.given->a.group;
-        uint column_1 = column + (t76 + (t77 + t78) * HEAD_DIM);
+        uint t74 = row / kernelContext.given->a.group;
+        uint t75 = t74 * t69;
+        uint t76 = head * kernelContext.given->a.group;
+        uint t77 = row % kernelContext.given->a.group;
+        uint column_1 = column + (t75 + (t76 + t77) * HEAD_DIM);
         *(device float4*)(kernelContext.given->a.result + column_1) = (all / float4(total));
         if(ROUNDED)
         {
-            Int8Activations t79 = Int8Activations_make(kernelContext.given->a.rounded, kernelContext.given->a.tokens, t70);
-            float4 t80 = all / float4(total);
-            Int8Activations t81 = t79;
-            Int8Activations_store(&t81, column_1, t80, &kernelContext);
+            Int8Activations t78 = Int8Activations_make(kernelContext.given->a.rounded, kernelContext.given->a.tokens, t69);
+            float4 t79 = all / float4(total);
+            Int8Activations t80 = t78;
+            Int8Activations_store(&t80, column_1, t79, &kernelContext);
         }
     }
 }

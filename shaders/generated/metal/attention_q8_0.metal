@@ -6,14 +6,12 @@ constant uint fc_HEAD_DIM [[function_constant(1)]];
 constant uint HEAD_DIM = is_function_constant_defined(fc_HEAD_DIM) ? fc_HEAD_DIM : 128U;
 constant uint fc_ROWS [[function_constant(2)]];
 constant uint ROWS = is_function_constant_defined(fc_ROWS) ? fc_ROWS : 4U;
-constant uint fc_THREADS [[function_constant(0)]];
-constant uint THREADS = is_function_constant_defined(fc_THREADS) ? fc_THREADS : 256U;
-constant uint fc_SUBGROUPS [[function_constant(10)]];
-constant uint SUBGROUPS = is_function_constant_defined(fc_SUBGROUPS) ? fc_SUBGROUPS : 8U;
 constant uint fc_LANES [[function_constant(3)]];
 constant uint LANES = is_function_constant_defined(fc_LANES) ? fc_LANES : 8U;
 constant uint fc_INTERLEAVED [[function_constant(7)]];
 constant bool INTERLEAVED = is_function_constant_defined(fc_INTERLEAVED) ? fc_INTERLEAVED != 0U : true;
+constant uint fc_THREADS [[function_constant(0)]];
+constant uint THREADS = is_function_constant_defined(fc_THREADS) ? fc_THREADS : 256U;
 constant uint fc_FRESH [[function_constant(6)]];
 constant bool FRESH = is_function_constant_defined(fc_FRESH) ? fc_FRESH != 0U : false;
 half device* ByteCache_scales(uchar device* cache, uint size)
@@ -287,7 +285,7 @@ Eight ByteCache_decode(const ByteCache_Bits thread* bits)
 float teams_max(float x, KernelContext thread* kernelContext)
 {
     float t1 = x;
-    for(uint i = LANES; i <= (THREADS / SUBGROUPS / 2U); i *= 2U)
+    for(uint i = LANES; i <= 16U; i *= 2U)
     {
         float t2 = simd_shuffle((t1), ushort(int((kernelContext->simd_lane) ^ i)));
         t1 = max(t1, t2);
@@ -298,7 +296,7 @@ float teams_max(float x, KernelContext thread* kernelContext)
 float teams_sum(float x, KernelContext thread* kernelContext)
 {
     float t1 = x;
-    for(uint i = LANES; i <= (THREADS / SUBGROUPS / 2U); i *= 2U)
+    for(uint i = LANES; i <= 16U; i *= 2U)
     {
         t1 = t1 + (simd_shuffle((t1), ushort(int((kernelContext->simd_lane) ^ i))));
     }
@@ -308,7 +306,7 @@ float teams_sum(float x, KernelContext thread* kernelContext)
 Eight teams_sum_1(const Eight thread* x, KernelContext thread* kernelContext)
 {
     Eight t1 = *x;
-    for(uint i = LANES; i <= (THREADS / SUBGROUPS / 2U); i *= 2U)
+    for(uint i = LANES; i <= 16U; i *= 2U)
     {
         t1.low = t1.low + (simd_shuffle((t1.low), ushort(int((kernelContext->simd_lane) ^ i))));
         t1.high = t1.high + (simd_shuffle((t1.high), ushort(int((kernelContext->simd_lane) ^ i))));
@@ -316,6 +314,8 @@ Eight teams_sum_1(const Eight thread* x, KernelContext thread* kernelContext)
     return t1;
 }
 
+constant uint fc_SUBGROUPS [[function_constant(10)]];
+constant uint SUBGROUPS = is_function_constant_defined(fc_SUBGROUPS) ? fc_SUBGROUPS : 8U;
 constant uint fc_ROUNDED [[function_constant(5)]];
 constant bool ROUNDED = is_function_constant_defined(fc_ROUNDED) ? fc_ROUNDED != 0U : false;
 struct Int8Activations
@@ -680,8 +680,7 @@ void Int8Activations_store(const Int8Activations thread* self, uint first, float
             float t65 = teams_max(largest[r], &kernelContext);
             float keep_1 = exp2(largest[r] - t65);
             float t66 = teams_sum(keep_1 * weight[r], &kernelContext);
-            uint t67 = thread_index / (THREADS / SUBGROUPS);
-            uint place = t67 * ROWS + r;
+            uint place = thread_index / 32U * ROWS + r;
             if(simd_is_first())
             {
                 (*kernelContext.seen)[place] = float2(t65, t66);
@@ -689,70 +688,70 @@ void Int8Activations_store(const Int8Activations thread* self, uint first, float
             #pragma unroll
             for(uint c = 0U; c < 2U; c++)
             {
-                float4 t68 = float4(keep_1);
-                Eight t69 = Eight_make(t68 * sum[r * 2U + c].low, t68 * sum[r * 2U + c].high);
-                Eight t70 = teams_sum_1(&t69, &kernelContext);
+                float4 t67 = float4(keep_1);
+                Eight t68 = Eight_make(t67 * sum[r * 2U + c].low, t67 * sum[r * 2U + c].high);
+                Eight t69 = teams_sum_1(&t68, &kernelContext);
                 uint chunk = c * LANES + lane;
                 last_share = (kernelContext.simd_lane) == lane && chunk < (HEAD_DIM / 8U);
                 if(last_share)
                 {
-                    uint t71 = place * HEAD_DIM + 8U * chunk;
-                    (*kernelContext.merged)[t71 / 4U] = t70.low;
-                    (*kernelContext.merged)[t71 / 4U + 1U] = t70.high;
+                    uint t70 = place * HEAD_DIM + 8U * chunk;
+                    (*kernelContext.merged)[t70 / 4U] = t69.low;
+                    (*kernelContext.merged)[t70 / 4U + 1U] = t69.high;
                 }
             }
         }
     }
     threadgroup_barrier(mem_flags::mem_threadgroup);
-    uint t72 = kernelContext.given->a.heads_kv * kernelContext.given->a.group * HEAD_DIM;
+    uint t71 = kernelContext.given->a.heads_kv * kernelContext.given->a.group * HEAD_DIM;
     for(uint i = thread_index; i < (ROWS * HEAD_DIM / 4U); i += THREADS)
     {
         uint r_1 = i / (HEAD_DIM / 4U);
-        uint t73 = i % (HEAD_DIM / 4U);
-        uint column = t73 * 4U;
+        uint t72 = i % (HEAD_DIM / 4U);
+        uint column = t72 * 4U;
         uint row = t4 + r_1;
         if(row >= t10)
         {
             break;
         }
-        float4 t74 = float4(0.0);
+        float4 t73 = float4(0.0);
         float scale = -1.00000001504746622e+30;
         for(g = 0U; g < SUBGROUPS; g++)
         {
             scale = max(scale, (*kernelContext.seen)[g * ROWS + r_1].x);
         }
         float total = 0.0;
-        float4 all = t74;
+        float4 all = t73;
         for(uint i_1 = 0U; i_1 < SUBGROUPS; i_1++)
         {
-            uint t75 = i_1 * ROWS + r_1;
-            float keep_2 = exp2((*kernelContext.seen)[t75].x - scale);
-            total = total + keep_2 * (*kernelContext.seen)[t75].y;
-            all = all + float4(keep_2) * (*kernelContext.merged)[(t75 * HEAD_DIM + column) / 4U];
+            uint t74 = i_1 * ROWS + r_1;
+            float keep_2 = exp2((*kernelContext.seen)[t74].x - scale);
+            total = total + keep_2 * (*kernelContext.seen)[t74].y;
+            all = all + float4(keep_2) * (*kernelContext.merged)[(t74 * HEAD_DIM + column) / 4U];
         }
         if((kernelContext.given->a.splits) > 1U)
         {
             uint place_1 = (head * t10 + row) * kernelContext.given->a.splits + split;
             *(device float4*)(kernelContext.given->a.result + place_1 * HEAD_DIM + column) = (all);
-            packed_float2 device* t76 = (packed_float2 device*)(kernelContext.given->a.result + kernelContext.given->a.heads_kv * t10 * kernelContext.given->a.splits * HEAD_DIM);
+            packed_float2 device* t75 = (packed_float2 device*)(kernelContext.given->a.result + kernelContext.given->a.heads_kv * t10 * kernelContext.given->a.splits * HEAD_DIM);
             if(column == 0U)
             {
-                *(t76 + place_1) = packed_float2(float2(scale, total));
+                *(t75 + place_1) = packed_float2(float2(scale, total));
             }
             continue;
         }
-        uint t77 = row / kernelContext.given->a.group;
-        uint t78 = t77 * t72;
-        uint t79 = head * kernelContext.given->a.group;
-        uint t80 = row % kernelContext.given->a.group;
-        uint column_1 = column + (t78 + (t79 + t80) * HEAD_DIM);
+        uint t76 = row / kernelContext.given->a.group;
+        uint t77 = t76 * t71;
+        uint t78 = head * kernelContext.given->a.group;
+        uint t79 = row % kernelContext.given->a.group;
+        uint column_1 = column + (t77 + (t78 + t79) * HEAD_DIM);
         *(device float4*)(kernelContext.given->a.result + column_1) = (all / float4(total));
         if(ROUNDED)
         {
-            Int8Activations t81 = Int8Activations_make(kernelContext.given->a.rounded, kernelContext.given->a.tokens, t72);
-            float4 t82 = all / float4(total);
-            Int8Activations t83 = t81;
-            Int8Activations_store(&t83, column_1, t82, &kernelContext);
+            Int8Activations t80 = Int8Activations_make(kernelContext.given->a.rounded, kernelContext.given->a.tokens, t71);
+            float4 t81 = all / float4(total);
+            Int8Activations t82 = t80;
+            Int8Activations_store(&t82, column_1, t81, &kernelContext);
         }
     }
 }

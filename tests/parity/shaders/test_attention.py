@@ -6,8 +6,8 @@ from kv_cache import rounded_cache
 from run_op import nmse, reference, run_op, without
 
 from edgequant.device.protocol import Gpu
+from edgequant.graph.kernels.attention import SHARE
 from edgequant.graph.kernels.matmul import halves
-from edgequant.graph.launch import Operand
 from edgequant.graph.ops.attention import Attention
 
 pytestmark = pytest.mark.device
@@ -20,6 +20,13 @@ FLOAT = 1e-11
 # of deviation 1 is off by as much, and so are its weight and its value: 6e-8. Scores of larger
 # queries are off in proportion.
 HALF = 2e-7
+WHOLE = 64  # rows that every kernel takes in whole workgroups; those of padding alone do nothing
+# Of each kernel that takes many tokens: a width of heads, and the cache.
+WIDTHS = [
+    *((width, "F16") for width in (64, 72, 80, 96, 128, 136)),
+    *((width, "Q8_0") for width in (64, 96, 128, 160)),
+    (64, "F32"),
+]
 
 
 def check(
@@ -32,13 +39,18 @@ def check(
     bucket: int | None = None,
     context: int | None = None,
     peak: float = 1,
-    wants: tuple[Operand, ...] = (),
+    tower: int | None = None,
 ) -> tuple[str, ...]:
-    """Compare; return the kernels that ran."""
+    """Compare; return the kernels that ran.
+
+    With `tower`, the score of that key is above all others by more than float32 has powers of 2.
+    """
     heads, heads_kv, head_dim = shape
     op = Attention(1, heads, heads_kv, head_dim)
     cache = rounded_cache(rng, past + tokens, heads_kv, head_dim, cache_type)
     q = peak * rng.standard_normal((tokens, heads * head_dim), np.float32)
+    if tower is not None:
+        q, cache[0][tower], peak = q + 8, 8, 8
     inputs = [q, np.empty((tokens, 0), np.float32)]
     wanted = reference(op, inputs, past=past, cache=cache)
     kernels: list[str] = []
@@ -47,7 +59,7 @@ def check(
         ran = run_op(
             gpu, op, inputs, past=past, bucket=bucket, cache=cache, cache_type=cache_type,
             context=context, capacity=max(context or 0, past + (bucket or tokens)) + spare,
-            limits=limits, wants=wants,
+            limits=limits,
         )  # fmt: skip
         rounds = {
             "attention_matrix": peak**2,
@@ -55,6 +67,8 @@ def check(
             "attention": 0,
         }[ran.kernels[0].partition(f"_{cache_type.lower()}")[0]]
         assert nmse(ran.out, wanted.out) < FLOAT + rounds * HALF
+        if tokens * heads // heads_kv % WHOLE == 0:
+            assert np.isnan(ran.padding).all()
         kernels += ran.kernels
     return tuple(kernels)
 
@@ -99,7 +113,7 @@ def test_several_rows_of_a_workgroup(
     check(gpu, rng, (32, 4, 32), 33, tokens, cache_type)
 
 
-@pytest.mark.parametrize("past", [0, 1, 128, 600, 1023])
+@pytest.mark.parametrize("past", [0, 1, 128, 600, 2040])
 @pytest.mark.parametrize("tokens", [1, 5])
 @pytest.mark.parametrize("cache_type", ["F16", "Q8_0"])
 def test_a_split_context(
@@ -109,9 +123,39 @@ def test_a_split_context(
     assert set(kernels) == {f"attention_{cache_type.lower()}", "attention_merge"}
 
 
+def test_splits_that_slices_of_the_merge_do_not_divide(gpu: Gpu, rng: np.random.Generator) -> None:
+    for head_dim, splits in ((64, 17), (96, 12)):  # slices of 16, and of 10 that leave threads over
+        context = splits * SHARE
+        for tower in (None, context - 3):
+            kernels = check(
+                gpu, rng, (1, 1, head_dim), context - 3, 1, context=context, tower=tower
+            )
+            assert set(kernels) == {"attention_f16", "attention_merge"}
+
+
 @pytest.mark.parametrize(("tokens", "bucket"), [(1, 8), (7, 8), (9, 64), (33, 64), (63, 64)])
 def test_padding(gpu: Gpu, tokens: int, bucket: int, rng: np.random.Generator) -> None:
     check(gpu, rng, (6, 2, 64), 40, tokens, bucket=bucket)
+
+
+@pytest.mark.parametrize(("head_dim", "cache_type"), WIDTHS)
+@pytest.mark.parametrize(("past", "tokens", "bucket"), [(1, 32, 64), (31, 9, 9), (7, 9, 9)])
+def test_edges(
+    gpu: Gpu, past: int, tokens: int, bucket: int, head_dim: int, cache_type: str,
+    rng: np.random.Generator,
+) -> None:  # fmt: skip
+    """Rows fill tiles, and padding follows, or do not; a key is alone, or the cache is full."""
+    check(gpu, rng, (2, 1, head_dim), past, tokens, cache_type, bucket)
+
+
+@pytest.mark.parametrize(("head_dim", "cache_type"), WIDTHS)
+@pytest.mark.parametrize("tower", [63, 70])
+def test_a_towering_score(
+    gpu: Gpu, head_dim: int, cache_type: str, tower: int, rng: np.random.Generator
+) -> None:
+    """At the end of all tiles, or where a token sees only itself of those that follow."""
+    for past, tokens in ((70, 1), (62, 9)):
+        check(gpu, rng, (2, 1, head_dim), past, tokens, cache_type, tower=tower)
 
 
 @pytest.mark.parametrize("tokens", [1, 9])

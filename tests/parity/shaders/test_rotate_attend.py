@@ -87,6 +87,18 @@ def test_one_token(
         check(gpu, rng, op, past, 1, cache_type)
 
 
+def test_angles(gpu: Gpu) -> None:
+    """As exact as `RotateStore`'s."""
+    op = RotateAttend(RotateStore(1, 1, 1, 128, 1e4, interleaved=True))
+    x = np.tile(np.array([1, 0], np.float32), 64)[None]
+    none = np.zeros((257, 1, 128), np.float32)
+    ran = run_op(gpu, op, [x, x, x], past=257, cache=(none, none), cache_type="F32")
+    wanted = reference(op, [x, x, x], past=257, cache=(none, none))
+    assert ran.keys is not None
+    assert wanted.keys is not None
+    assert np.abs(ran.keys - wanted.keys).max() < 6e-7
+
+
 @pytest.mark.parametrize("past", [0, 1, 63, 64, 127, 600, 2046])
 @pytest.mark.parametrize("cache_type", ["F16", "Q8_0"])
 def test_one_token_of_a_split_context(
@@ -103,12 +115,22 @@ def test_several_tokens(gpu: Gpu, cache_type: str, rng: np.random.Generator) -> 
         check(gpu, rng, op, past, tokens, cache_type)
 
 
+@pytest.mark.parametrize("cache_type", ["F16", "Q8_0", "F32"])
+def test_four_rows_of_a_workgroup(gpu: Gpu, cache_type: str, rng: np.random.Generator) -> None:
+    """As many as it takes at most, of more than three times ALONE heads; the last has two."""
+    op = RotateStore(1, 198, 1, 32, 1e4, interleaved=False, norms=1e-6)
+    check(gpu, rng, op, 77, 1, cache_type)
+
+
 @pytest.mark.parametrize("context", [300, 1024])
-def test_int8_beside_the_result(gpu: Gpu, context: int, rng: np.random.Generator) -> None:
+@pytest.mark.parametrize("cache_type", ["F16", "Q8_0", "F32"])
+def test_int8_beside_the_result(
+    gpu: Gpu, context: int, cache_type: str, rng: np.random.Generator
+) -> None:
     columns = 4 * 64
     wanted = quantized(1, columns, -1, writes=True)
     op = RotateStore(1, 4, 2, 64, 1e4, interleaved=True)
-    ran = check(gpu, rng, op, 200, 1, context=context, wants=(wanted,))
+    ran = check(gpu, rng, op, 200, 1, cache_type, context=context, wants=(wanted,))
     read = read_int8(ran.derived["q8"], 1, columns)
     # Half a step at most, of 1/127 of the largest of 32.
     error = np.abs(read.values - ran.out.reshape(-1, 16))

@@ -101,7 +101,10 @@ def test_store_of_zeros_and_of_small_values_in_q8_0(gpu: Gpu) -> None:
 
 
 @pytest.mark.parametrize("cache_type", ["F16", "Q8_0", "F32"])
-@pytest.mark.parametrize(("heads", "heads_kv"), [(4, 4), (4, 1), (14, 2)])
+@pytest.mark.parametrize(
+    ("heads", "heads_kv", "head_dim"),
+    [(4, 4, 64), (4, 1, 96), (14, 2, 64)],  # of one subgroup, and of two
+)
 @pytest.mark.parametrize("norms", [None, 1e-6])
 @pytest.mark.parametrize("frequencies", [False, True])
 def test_all_at_once(
@@ -109,11 +112,11 @@ def test_all_at_once(
     cache_type: str,
     heads: int,
     heads_kv: int,
+    head_dim: int,
     norms: float | None,
     frequencies: bool,
     rng: np.random.Generator,
 ) -> None:
-    head_dim = 64
     op = RotateStore(
         2, heads, heads_kv, head_dim, 1e6, interleaved=frequencies, norms=norms,
         frequencies=frequencies,
