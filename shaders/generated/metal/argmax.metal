@@ -100,12 +100,6 @@ float workgroup_sum_once(float value, uint thread_1, uint threads, KernelContext
     return simd_sum(all);
 }
 
-float workgroup_sum(float value, uint thread_1, uint threads, KernelContext thread* kernelContext)
-{
-    threadgroup_barrier(mem_flags::mem_threadgroup);
-    return workgroup_sum_once(value, thread_1, threads, kernelContext);
-}
-
 [[kernel]] void argmax(uint thread_index [[thread_index_in_threadgroup]], uint3 group [[threadgroup_position_in_grid]], uint _builtinWaveLaneCount_0 [[threads_per_simdgroup]], EntryPointParams constant* given [[buffer(0)]])
 {
     KernelContext kernelContext;
@@ -143,7 +137,7 @@ float workgroup_sum(float value, uint thread_1, uint threads, KernelContext thre
     {
         sum = sum + exp(*(given->args.logits + i) - t7);
     }
-    float t8 = workgroup_sum(sum, thread_index, 128U, &kernelContext);
+    float t8 = workgroup_sum_once(sum, thread_index, 128U, &kernelContext);
     if(thread_index == 0U)
     {
         packed_uint4 device* t9 = given->args.chunks + t1;

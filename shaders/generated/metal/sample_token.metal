@@ -436,18 +436,11 @@ float workgroup_sum_once(float value, uint thread_1, uint threads, KernelContext
     return simd_sum(all);
 }
 
-float workgroup_sum(float value, uint thread_1, uint threads, KernelContext thread* kernelContext)
-{
-    threadgroup_barrier(mem_flags::mem_threadgroup);
-    return workgroup_sum_once(value, thread_1, threads, kernelContext);
-}
-
 uint workgroup_sum_before(uint value, uint thread_1, uint threads, KernelContext thread* kernelContext)
 {
     uint t1 = kernelContext->simd_lanes;
     uint before = simd_prefix_exclusive_sum(value);
     uint sum = simd_sum(value);
-    threadgroup_barrier(mem_flags::mem_threadgroup);
     if(simd_is_first())
     {
         uint t2 = thread_1 / t1;
@@ -503,7 +496,7 @@ uint Kept_draw_listed(const Kept thread* self, uint count, const Step thread* st
     uint2 mine_1 = (*kernelContext->ranked)[t1];
     bool kept_1 = t1 < (min(count, step->top_k));
     float chance = kept_1 ? Kept_power(self, mine_1.x) : 0.0;
-    float t6 = workgroup_sum(chance, t1, THREADS, kernelContext);
+    float t6 = workgroup_sum_once(chance, t1, THREADS, kernelContext);
     uint t7 = workgroup_sum_before(uint(chance * (1.073741824e+09 / t6) + 0.5), t1, THREADS, kernelContext);
     float t8 = step->top_p;
     bool kept = (step->top_p) < 1.0 ? (kept_1 && t7 < (wanted_of(t8))) : kept_1;
@@ -645,7 +638,7 @@ float Kept_total(const Kept thread* self, KernelContext thread* kernelContext)
 {
     Adding adding = Adding_make(self, 0.0);
     Kept_each_1(self, &adding, self->low, kernelContext);
-    return workgroup_sum(adding.sum, self->thread_1, THREADS, kernelContext);
+    return workgroup_sum_once(adding.sum, self->thread_1, THREADS, kernelContext);
 }
 
 Drawing Drawing_make(const Kept thread* kept, const Step thread* step, uint most, uint token)
@@ -714,7 +707,7 @@ uint Kept_next(Kept thread* self, const Step thread* step, KernelContext thread*
                 float t13 = Kept_power(&t12, t11);
                 all = all + t10 * t13;
             }
-            all = workgroup_sum(all, self->thread_1, THREADS, kernelContext);
+            all = workgroup_sum_once(all, self->thread_1, THREADS, kernelContext);
         }
         else
         {

@@ -181,12 +181,13 @@ def test_what_is_kept_of_more_equals_than_threads(gpu: Gpu) -> None:
     assert kept(gpu, np.zeros(1300, np.float32), sampling) == [0, 1]
 
 
-BEST = {5: 5, 600: 4, 1500: 3, 60_000: 2, 69_999: 1}  # of chunks 0, 1, 2, 117 and 136: theirs is it
+BEST = {69_999: 5, 600: 4, 1500: 3, 60_000: 2, 5: 1}  # of chunks 136, the last, 1, 2, 117 and 0
 
 
 @pytest.mark.parametrize(
     ("sampling", "read", "equals"),
     [
+        (Sampling(top_k=1, top_p=1, min_p=0), 1, 1),
         (Sampling(top_k=3, top_p=1, min_p=0), 3, 1),
         (Sampling(top_k=3, top_p=1, min_p=0), 3, 300),
         (Sampling(top_k=3, top_p=0.95, min_p=0), 3, 300),

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from int8_activations import read_int8
-from run_op import encoded, nmse, reference, run_op
+from run_op import encoded, nmse, poisoned, reference, run_op
 
 from edgequant.device.protocol import Gpu
 from edgequant.errors import UnsupportedError
@@ -56,6 +56,7 @@ def test_rows(gpu: Gpu, columns: int, rng: np.random.Generator) -> None:
         x = rng.standard_normal((tokens, columns), np.float32)
         ran = run_op(gpu, Rows(), [x], rows=rows, bucket=bucket, rows_bucket=rows_bucket)
         np.testing.assert_array_equal(ran.out, x[tokens - rows :])
+        assert poisoned(ran.padding)
 
 
 @pytest.mark.parametrize("width", [*COLUMNS, 16384])
