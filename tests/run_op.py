@@ -43,6 +43,11 @@ def encoded(values: Floats, fmt: str = "F32", name: str = "weight") -> Matrix:
     return Matrix(Weight(info, quantize(find(fmt), rows)))
 
 
+def poisoned(values: NDArray[Any]) -> bool:
+    """Tell whether nothing was ever written there."""
+    return values.tobytes() == POISON * values.nbytes
+
+
 class Memory:
     """Guarded buffers on a GPU, one a name."""
 
@@ -235,11 +240,6 @@ def reference(
     out = op.reference(inputs, weights, Step(given, past, rows or tokens, held))
     keys, values = held.get(getattr(op, "layer", 0), (None, None))
     return Ran(out, keys, values, {}, (), out[:0])
-
-
-def poisoned(values: NDArray[Any]) -> bool:
-    """Tell whether nothing was ever written there."""
-    return values.tobytes() == POISON * values.nbytes
 
 
 def step_record(**fields: float) -> NDArray[Any]:
