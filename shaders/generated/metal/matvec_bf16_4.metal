@@ -283,7 +283,7 @@ void add_up(Team thread* team, uint thread_1, KernelContext thread* kernelContex
             team->sums[i] = t2;
         }
     }
-    if(TEAM <= t1)
+    if(TEAM == t1)
     {
         return;
     }
