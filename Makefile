@@ -55,7 +55,7 @@ parity: ## The tests against llama.cpp, gguf-py, transformers and tokenizers
 device: ## The tests of kernels and of the host, on this machine's GPUs
 	$(BIN)/pytest tests/parity -m device
 
-mutants: ## How many changes of Metal's kernels the parity tests see; an hour
+mutants: ## How many changes of Metal's kernels the parity tests see; a quarter of an hour
 	$(BIN)/python tests/metal_on_cpu/mutate.py
 
 format: ## Let ruff rewrite

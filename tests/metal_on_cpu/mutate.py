@@ -1,14 +1,14 @@
 """How many mechanical changes of Metal's kernels the parity tests catch.
 
     python tests/metal_on_cpu/mutate.py                 each change once, in one kernel that has it
-    python tests/metal_on_cpu/mutate.py --every         each change in every kernel: hours
+    python tests/metal_on_cpu/mutate.py --every         each change in every kernel: an hour
     python tests/metal_on_cpu/mutate.py --share 0.05    of them, every twentieth; always the same
 
 First the parity tests run once, to know which of them run which kernels. Then every mutant of a
 kernel (mutants.py) meets these tests, the quickest first, in a process of its own, until one fails.
 A mutant that does not compile is caught; one of which the compiler makes the same code is no
-change. Survivors are told; those whose reason is known are listed in survivors.txt. Fails where one
-is not listed, or fewer than 95% are caught of those that change a result at all.
+change. Survivors are told; survivors.txt lists them with the reason. Fails where one is not listed,
+or fewer than 95% are caught.
 
 In the folder EDGEQUANT_METAL_CACHE, if there is one, is kept which tests run what, and which
 changes of a kernel were caught, until it, its tests or the shim change: a run that was ended goes
@@ -47,7 +47,6 @@ SHIM = Path(__file__).parent
 SURVIVORS = SHIM / "survivors.txt"
 PARITY = TESTS / "parity" / "shaders"
 EDGEQUANT = TESTS.parent / "edgequant"
-HARMLESS = "No result changes"  # a reason begins so, if that is one
 ENOUGH = 0.95  # of them must be caught
 PATIENCE = 60  # seconds after which a quick test is thought to run for ever
 
@@ -218,38 +217,27 @@ def _digest(text: str) -> float:
     return int(hashlib.sha256(text.encode()).hexdigest()[:8], 16) / 2**32
 
 
-def listed() -> Mapping[str, str]:
-    """Return the reasons of survivors, by the mutants' names; see survivors.txt."""
-    reasons, reason = {}, ""
-    for line in SURVIVORS.read_text().splitlines():
-        if line.startswith("# "):
-            reason = line.removeprefix("# ")
-        elif line.strip():
-            reasons[line.strip()] = reason
-    return reasons
+def listed() -> set[str]:
+    """Return the names of the survivors that survivors.txt lists."""
+    return {line for line in SURVIVORS.read_text().splitlines() if line[:1] not in ("", "#")}
 
 
 def report(fates: Mapping[tuple[str, str], Fate]) -> str | None:
     """Print what was caught; return what is wrong with it."""
-    reasons, kinds = listed(), Counter[tuple[str, str]]()
-    new = set()
+    kinds = Counter[tuple[str, Fate]]()
     for (_, name), fate in fates.items():
-        column = fate.name.lower()
-        if fate is Fate.SURVIVED:
-            new |= {name} - reasons.keys()
-            column = "harmless" if reasons.get(name, "").startswith(HARMLESS) else column
         for kind in (name.partition(" ")[0], "all"):
-            kinds[kind, column] += 1
-    columns = ("caught", "survived", "harmless", "same")
-    print(f"{'':8}" + "".join(f"{column:>10}" for column in columns))
+            kinds[kind, fate] += 1
+    columns = (Fate.CAUGHT, Fate.SURVIVED, Fate.SAME)
+    print(f"{'':8}" + "".join(f"{fate.name.lower():>10}" for fate in columns))
     for kind in ("barrier", "bound", "swap", "shift", "all"):
-        print(f"{kind:8}" + "".join(f"{kinds[kind, column]:10}" for column in columns))
-    caught, survived = kinds["all", "caught"], kinds["all", "survived"]
-    share = caught / max(1, caught + survived)
-    print(f"{caught} of {caught + survived} that change a result are caught: {share:.1%}")
-    if new:
+        print(f"{kind:8}" + "".join(f"{kinds[kind, fate]:10}" for fate in columns))
+    caught, changed = kinds["all", Fate.CAUGHT], sum(kinds["all", fate] for fate in columns[:2])
+    print(f"{caught} of {changed} are caught: {caught / max(1, changed):.1%}")
+    survivors = {name for (_, name), fate in fates.items() if fate is Fate.SURVIVED}
+    if new := survivors - listed():
         return "\n".join(("Survivors without a reason in survivors.txt:", *sorted(new)))
-    if caught < ENOUGH * (caught + survived):
+    if caught < ENOUGH * changed:
         return f"Fewer than {ENOUGH:.0%} are caught."
     return None
 
