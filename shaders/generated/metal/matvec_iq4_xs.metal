@@ -336,8 +336,7 @@ void finish(const MatvecArgs constant* args, Team thread* team, uint thread_1, f
             team->sums[Team_place(0U, r, t)] = sum_2;
             uint row = team->row + r;
             uint token = team->token + t;
-            bool t1 = (team->lane) == 0U && row < (args->rows);
-            if(t1 && token < (args->tokens))
+            if((team->lane) == 0U && row < (args->rows))
             {
                 *(args->y + (token * args->rows + row)) = sum_2;
             }

@@ -99,7 +99,7 @@ def test_spreads(gpu: Gpu, fmt: str, subgroups: int, team: int, rng: np.random.G
     rows = 36  # not whole workgroups, and what follows the last of them is seen by a bias
     weights = [random_weight(fmt, rows, columns, rng) for _ in range(2)]
     for tokens in (1, 5):
-        each = 2 if fmt in matvec.LABORIOUS and tokens == 1 else 1
+        each = team if tokens == 1 else 1
         tuning = matvec.Tuning(subgroups * lanes, team * lanes, each)
         x = rng.standard_normal((tokens, columns), np.float32)
         residual = rng.standard_normal((tokens, rows), np.float32)
