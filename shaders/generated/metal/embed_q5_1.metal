@@ -96,13 +96,10 @@ Words words_from(ulong address, uint shift)
     return Words_make(a, b, (shift & 8U) != 0U, (shift & 4U) != 0U);
 }
 
-uint4 load16_anywhere(uchar device* p)
+uint4 load16_of_words(uchar device* p)
 {
     ulong address = (ulong)p;
-    uint shift = uint(address) & 15U;
-    Words words = words_from(address, shift);
-    uint bits = (shift & 3U) * 8U;
-    return ((words.low) >> (uint4(bits))) | (((words.high) << (uint4(1U))) << (uint4(31U - bits)));
+    return words_from(address, uint(address) & 15U).low;
 }
 
 Q5_1_Bits Q5_1_Bits_make(uint2 head, uint4 nibbles)
@@ -117,7 +114,7 @@ Q5_1_Bits Q5_1_fetch(uchar device* row, uint unit)
 {
     uchar device* block = row + unit * 24U;
     uint2 t1 = (*(const device uint2*)(block));
-    uint4 t2 = load16_anywhere(block + 8);
+    uint4 t2 = load16_of_words(block + 8);
     return Q5_1_Bits_make(t1, t2);
 }
 

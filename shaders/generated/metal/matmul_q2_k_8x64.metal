@@ -210,13 +210,10 @@ Words words_from(ulong address, uint shift)
     return Words_make(a, b, (shift & 8U) != 0U, (shift & 4U) != 0U);
 }
 
-uint4 load16_anywhere(uchar device* p)
+uint4 load16_of_words(uchar device* p)
 {
     ulong address = (ulong)p;
-    uint shift = uint(address) & 15U;
-    Words words = words_from(address, shift);
-    uint bits = (shift & 3U) * 8U;
-    return ((words.low) >> (uint4(bits))) | (((words.high) << (uint4(1U))) << (uint4(31U - bits)));
+    return words_from(address, uint(address) & 15U).low;
 }
 
 uint load4(uchar device* p)
@@ -236,8 +233,8 @@ Q2_K_Bits Q2_K_Bits_make(uint4 scales, uint4 pairs, uint d)
 Q2_K_Bits Q2_K_fetch(uchar device* row, uint unit)
 {
     uchar device* block = row + (unit >> 2U) * 84U;
-    uint4 pairs = load16_anywhere(block + 16 + (unit & 3U) * 16U);
-    uint4 t1 = load16_anywhere(block);
+    uint4 pairs = load16_of_words(block + 16 + (unit & 3U) * 16U);
+    uint4 t1 = load16_of_words(block);
     uint t2 = load4(block + 80);
     return Q2_K_Bits_make(t1, pairs, t2);
 }

@@ -28,12 +28,14 @@ CANCELLED = 1e-8
 
 @pytest.mark.parametrize("fmt", FORMATS)
 def test_float_activations(gpu: Gpu, fmt: str, rng: np.random.Generator) -> None:
+    kernel = f"matvec_{fmt.lower()}"
     for columns in lengths(fmt):
-        weight = random_weight(fmt, 33, columns, rng)
-        op, x = FusedLinear(columns, 33), rng.standard_normal((1, columns), np.float32)
-        ran = run_op(gpu, op, [x], [weight], exact=True)
-        assert ran.kernels == (f"matvec_{fmt.lower()}",)
-        assert nmse(ran.out, reference(op, [x], [weight]).out) < FLOAT
+        weight, op = random_weight(fmt, 33, columns, rng), FusedLinear(columns, 33)
+        for tokens in (1, 5):
+            x = rng.standard_normal((tokens, columns), np.float32)
+            ran = run_op(gpu, op, [x], [weight], exact=True)
+            assert ran.kernels == (kernel if tokens == 1 else f"{kernel}_4",)
+            assert nmse(ran.out, reference(op, [x], [weight]).out) < FLOAT
 
 
 @ON_VULKAN
