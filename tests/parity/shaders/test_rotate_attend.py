@@ -102,7 +102,7 @@ def test_angles(gpu: Gpu) -> None:
 
 
 @pytest.mark.parametrize("past", [0, 1, 63, 64, 127, 600, 2046])
-@pytest.mark.parametrize("cache_type", ["F16", "Q8_0"])
+@pytest.mark.parametrize("cache_type", ["F16", "Q8_0", "F32"])
 def test_one_token_of_a_split_context(
     gpu: Gpu, past: int, cache_type: str, rng: np.random.Generator
 ) -> None:
