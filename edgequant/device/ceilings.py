@@ -46,7 +46,6 @@ def measure_ceilings(gpu: Gpu, memory: Span, spare: Span) -> Ceilings:
             rounds *= 4
 
     end = time.perf_counter() + WARM
-    multiply(WORKGROUPS[-1])
     while time.perf_counter() < end:
         multiply(WORKGROUPS[-1])
     return Ceilings(_best(read), _best(multiply))

@@ -121,7 +121,7 @@ def profile(
                 found.append((test, runs))
                 progress.advance(1, test)
         progress.end()
-        ceilings = program.ceilings()  # now that the GPU is awake
+        ceilings = program.ceilings()
     return tuple(_summarize(test, opened.description, runs, ceilings) for test, runs in found)
 
 

@@ -1,6 +1,6 @@
 """Whole texts of the bundled model on a GPU engine beside the NumPy one: what tests do in short.
 
-    python tests/bench/whole_texts.py metal                   a pretend Mac, whose GPU is this CPU
+    python tests/bench/whole_texts.py metal                   on a Mac, or a pretend one
     python tests/bench/whole_texts.py vulkan --types F16 Q8_0 Q4_K_M --int8
 
 For every type of file: 20 prompts are continued greedily by 128 tokens; a text may part from
@@ -23,6 +23,7 @@ import numpy as np
 TESTS = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(TESTS))
 
+from mac import open_mac  # noqa: E402
 from metal_on_cpu.library import compile_library  # noqa: E402
 from pretend_metal import PretendMetal  # noqa: E402
 from prompts import LENGTH, PROMPTS  # noqa: E402
@@ -45,10 +46,10 @@ GAP = 1e-3  # of logits that are equally likely
 
 
 def open_engine(name: str) -> Gpu:
-    """Open Vulkan's first GPU, or the pretend Mac's."""
+    """Open Vulkan's first GPU, or a Mac's; where there is none, the pretend one."""
     if name == "vulkan":
         return open_gpu("")
-    return UnifiedGpu(Metal(PretendMetal(compile_library), shipped("shaders")))
+    return open_mac() or UnifiedGpu(Metal(PretendMetal(compile_library), shipped("shaders")))
 
 
 @contextmanager
@@ -106,11 +107,12 @@ def compare(path: Path, gpu: Gpu, options: argparse.Namespace, *, rounds: bool) 
         texts = [] if rounds else [continued(model, cpu, p) for p in PROMPTS[: options.prompts]]
     worst = max(abs(prefilled / reference - 1), abs(alone / reference - 1))
     gap = max((gap for gap, _ in texts), default=0.0)
+    equal = sum(equal for _, equal in texts)
+    told = f"; {equal} of {len(texts)} texts equal, the largest gap {gap:.1e}" if texts else ""
     print(
         f"{path.stem}{', int8' if rounds else ''}: perplexity of {options.chunks * CHUNK} tokens "
         f"{reference:.4f} in NumPy, {prefilled:.4f} prefilled, {alone:.4f} token by token "
-        f"({worst:.3%} off at most); {sum(equal for _, equal in texts)} of {len(texts)} texts "
-        f"equal, the largest gap {gap:.1e}; {time.monotonic() - start:.0f} s",
+        f"({worst:.3%} off at most){told}; {time.monotonic() - start:.0f} s",
         flush=True,
     )
     return worst < (1e-2 if rounds else 1e-3) and gap < GAP

@@ -1,7 +1,7 @@
 """How many mechanical changes of Metal's kernels the parity tests catch.
 
     python tests/metal_on_cpu/mutate.py                 each change once, in one kernel that has it
-    python tests/metal_on_cpu/mutate.py --every         each change in every kernel: an hour
+    python tests/metal_on_cpu/mutate.py --every         each change in every kernel: half an hour
     python tests/metal_on_cpu/mutate.py --share 0.05    of them, every twentieth; always the same
 
 First the parity tests run once, to know which of them run which kernels. Then every mutant of a

@@ -131,9 +131,10 @@ def test_columns_in_splits(gpu: Gpu, rows: int, rng: np.random.Generator) -> Non
 
 @pytest.mark.parametrize("fmt", FORMATS)
 def test_columns_in_splits_of_every_format(gpu: Gpu, fmt: str, rng: np.random.Generator) -> None:
-    columns = 768 + lengths(fmt)[0]  # floats have some left over
+    columns = 1024 + lengths(fmt)[0]  # floats have some left over
     x = rng.standard_normal((9, columns), np.float32)
-    check(gpu, Prefill(columns, 8), [x], [random_weight(fmt, 8, columns, rng)])
+    ran = check(gpu, Prefill(columns, 8), [x], [random_weight(fmt, 8, columns, rng)])
+    assert (ran.kernels[-1] == "matmul_parts") is (gpu.limits.cooperative_matrix is not None)
 
 
 def test_halves_of_an_output(gpu: Gpu, rng: np.random.Generator) -> None:
